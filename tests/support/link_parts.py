@@ -63,6 +63,7 @@ class MemoryDaemon:
         self.history: list[BundleVersion] = []  # as applied
         self.contacts = 0
         self.key_sets: list[str] = []
+        self.key_set = 0  # the newest that it says it has
         self.timestamps: list[str | None] = []  # as they were brought
         self.shipped_seq: list[int] = []
         self.refusals: list[str] = []
@@ -114,7 +115,7 @@ class MemoryDaemon:
         newest = max(wanted.values(), key=lambda version: version.version, default=None)
         return FollowAnswer(
             head=self.head, wanted=newest, applied=self.applied, host=self.host, labels=tuple(self.labels), revision=7,
-            policies=policies, engine=self.engine,
+            policies=policies, engine=self.engine, key_set=self.key_set,
         )  # fmt: skip
 
     async def report_engine(self, fault: EngineFault | None) -> FollowAnswer:

@@ -41,7 +41,7 @@ from hooklatch.fleet.signing import KeyFormatError, PrivateKey, PublicKey, Purpo
 
 __all__ = [
     "NOBODY", "Enrolments", "EnrolmentEvent", "describe_retirement", "read_enrolments", "read_events", "HOST_KEY",
-    "HostIdentity", "find_report_fault", "is_batch_signed", "load_host_key", "read_host_key", "JoinToken",
+    "VANISHED", "HostIdentity", "find_report_fault", "is_batch_signed", "load_host_key", "read_host_key", "JoinToken",
     "encode_token", "find_user", "make_password", "read_token", "register", "send_invitation",
 ]  # fmt: skip
 
@@ -139,6 +139,8 @@ def read_host_key(state: str) -> PrivateKey | None:
 
 
 NOT_YET = "it was enrolled and has not joined yet, so who reports in its name is another process"
+NO_KEY = "what it has registered as its key is none, so nobody has proven who it is: enroll it again"
+VANISHED = "it was enrolled, and neither a report nor a log of it is here: it has never reported, or they were removed"
 NEVER = "nobody has proven that this is a host of the fleet: it was never enrolled, and others are"
 
 
@@ -165,6 +167,8 @@ class Enrolments:
     def __init__(self, events: Iterable[EnrolmentEvent] = (), *, is_readable: bool = True) -> None:
         self.is_readable = is_readable
         self._events = {event.host: event for event in events}
+        # With the key that was on record, so that a host whose report and log were removed is not one that never was.
+        self.joined = {event.host for event in self._events.values() if event.event == "enrolled" and event.key}
         self.is_used = any(event.event == "enrolled" for event in self._events.values())
 
     def find_retirement(self, host: str) -> EnrolmentEvent | None:
@@ -173,25 +177,23 @@ class Enrolments:
         return event if event is not None and event.event == "retired" else None
 
     def find_key(self, host: str) -> PublicKey | None:
-        """Return the key that a host is enrolled with.
-
-        Raises:
-            FleetError: it is not a key.
-        """
+        """Return the key that a host is enrolled with; None if that is not one: see `list_strangers`."""
         event = self._events.get(host)
-        if event is None or event.event != "enrolled" or not event.key:
+        if event is None or event.event != "enrolled":
             return None
         try:
             return read_public(event.key)
-        except KeyFormatError as error:
-            raise FleetError(f"the key that {host} was enrolled with cannot be read: {error}") from None
+        except KeyFormatError:
+            return None
 
     def list_strangers(self, host: str) -> list[str]:
-        """Return a text if a host was never enrolled in a fleet in which others are, or has not joined yet."""
+        """Return a text if a host has not proven who it is, in a fleet in which others were enrolled."""
         event = self._events.get(host)
         if event is None:
             return [NEVER] if self.is_used else []
-        return [NOT_YET] if event.event == "enrolled" and not event.key else []
+        if event.event != "enrolled" or self.find_key(host) is not None:
+            return []
+        return [NO_KEY if event.key else NOT_YET]
 
     def list_faults(self, fleet: str, report: StoredReport) -> list[str]:
         """Return what is wrong with who a host is, by its report; what else is wrong with that, others find."""
@@ -215,7 +217,10 @@ def describe_retirement(event: EnrolmentEvent) -> str:
 
 
 async def read_enrolments(engine: Engine, *, is_required: bool = False) -> Enrolments:
-    """Return the enrolments of a fleet; none for a host, which may not read them, unless they are required."""
+    """Return the enrolments of a fleet; none for a host, which may not read them.
+
+    Who may see all hosts needs them: without them one that was enrolled, and is gone, would be missed.
+    """
     try:
         return Enrolments(await read_events(engine))
     except EngineRefusedError:
@@ -230,7 +235,11 @@ async def read_events(engine: Engine) -> list[EnrolmentEvent]:
     for text in await engine.events():
         event = decode_document(text, EnrolmentEvent, "an event of a host's enrolment")
         if event.slot and not event.key:
-            event = msgspec.structs.replace(event, key=await engine.registered_key(event.host, event.slot))
+            try:
+                key = await engine.registered_key(event.host, event.slot)
+            except EngineRefusedError:  # the host wrote it: one that is too long to read must stop nobody else's reader
+                key = "unreadable"
+            event = msgspec.structs.replace(event, key=key)
         events.append(event)
     return events
 

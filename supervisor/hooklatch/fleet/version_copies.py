@@ -2,6 +2,7 @@
 
     FOLDER/versions.jsonl   signed manifests, one a line: added, and never changed or removed
     FOLDER/key-sets.jsonl   key sets, the same
+    FOLDER/timestamp.json   the newest timestamp
     FOLDER/SHA256.json      bundles, byte for byte
 
 Each host has one in STATE/fleet, with the bundles that are active or wanted there; each publisher's machine has one
@@ -24,11 +25,11 @@ from hooklatch.fleet.manifests import MAX_BUNDLE, FleetError, PolicyHead, Signed
 from hooklatch_worker.systems.disks import sync_all
 
 __all__ = [
-    "COPIES", "VERSIONS", "find_following", "keep_bundle", "keep_key_sets", "keep_versions", "read_kept_bundle",
-    "read_kept_key_sets", "read_kept_versions",
+    "COPIES", "VERSIONS", "find_following", "keep_bundle", "keep_key_sets", "keep_timestamp", "keep_versions",
+    "read_kept_bundle", "read_kept_key_sets", "read_kept_timestamp", "read_kept_versions",
 ]  # fmt: skip
 
-VERSIONS, KEY_SETS = COPIES = "versions.jsonl", "key-sets.jsonl"
+VERSIONS, KEY_SETS, TIMESTAMP = COPIES = "versions.jsonl", "key-sets.jsonl", "timestamp.json"
 IN_ARCHIVE = {VERSIONS: "policy", KEY_SETS: "keys"}  # folders of the same, one in each file
 MOST_BUNDLES = 200  # that a publisher's machine keeps, the newest ones
 
@@ -45,6 +46,14 @@ def keep_versions(folder: str, envelopes: Iterable[SignedManifest]) -> None:
 def keep_key_sets(folder: str, stored: Iterable[bytes]) -> None:
     """Add the key sets that the copy lacks; the errors are those of `keep_versions`."""
     add_lines(folder, KEY_SETS, (data for data in stored if b"\n" not in data))
+
+
+def keep_timestamp(folder: str, stored: bytes) -> None:
+    """Keep the newest timestamp; the errors are those of `keep_versions`."""
+    make_folder(folder)
+    replace_file(
+        os.path.join(folder, TIMESTAMP), stored, temporary=f"{os.path.join(folder, TIMESTAMP)}.{os.getpid()}.new"
+    )
 
 
 def add_lines(folder: str, name: str, new: Iterable[bytes]) -> None:
@@ -98,9 +107,14 @@ def read_kept_key_sets(folder: str) -> list[bytes]:
     return read_lines(folder, KEY_SETS)
 
 
+def read_kept_timestamp(folder: str) -> list[bytes]:
+    """Return the timestamp of a copy as it was stored, if it has one; the errors are those of `read_kept_versions`."""
+    return read_lines(folder, TIMESTAMP)
+
+
 def read_lines(folder: str, name: str) -> list[bytes]:
     lines: list[bytes] = []
-    archived = os.path.join(folder, IN_ARCHIVE[name])
+    archived = os.path.join(folder, IN_ARCHIVE.get(name, name))
     names = sorted(os.listdir(archived)) if os.path.isdir(archived) else []
     for path in (os.path.join(folder, name), *(os.path.join(archived, each) for each in names)):
         with suppress(FileNotFoundError), open_regular_file(path) as file:

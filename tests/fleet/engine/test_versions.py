@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import ConflictError, Engine, EngineRefusedError
+from hooklatch.fleet.engine.engine import BehindError, ConflictError, Engine, EngineRefusedError
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.engines import Store, versions_after
@@ -107,6 +107,17 @@ async def test_publishers_that_try_again_lose_nothing_of_each_other(opens: Opens
         for name in "abcdef":
             own = [text.decode() for _, text in versions if text.startswith(name.encode())]
             assert own == [f"{name}{number}" for number in range(8)]
+
+
+async def test_key_sets_that_were_read_and_are_gone_are_no_empty_answer(opens: Opens) -> None:
+    async with opens() as engine:
+        await engine.put_key_set(1, b"one")
+        await engine.put_key_set(2, b"two")
+
+        assert (await engine.key_sets(0), await engine.key_sets(1)) == ([b"one", b"two"], [b"two"])
+        assert await engine.key_sets(2) == []
+        with pytest.raises(BehindError, match="has no key set 3"):
+            await engine.key_sets(3)
 
 
 async def test_who_waits_is_told_of_a_new_version(opens: Opens) -> None:

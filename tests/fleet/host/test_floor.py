@@ -5,6 +5,7 @@ Slow: each test has a daemon of its own.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ async def bring_all(link: Client, publisher: Publisher) -> dict[str, Any]:
 async def reset(daemon: Daemon) -> dict[str, Any]:
     async with daemon.administrator() as admin:
         return await admin.call("fleet_reset", reason="the engine was put back")
+
+
+async def accept(daemon: Daemon) -> None:
+    async with daemon.administrator() as admin:
+        assert (await admin.call("accept_state"))["fault"] is not None
 
 
 async def contact(daemon: Daemon) -> float | None:
@@ -107,6 +113,51 @@ async def test_an_older_copy_of_the_policy_file_is_not_believed(tmp_path: Path) 
         await brought(link, publisher.versions[0])
         shutil.copytree(folder, tmp_path / "copy")
         await brought(link, publisher.versions[1])
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+
+    async with host(tmp_path, publisher.public) as daemon:
+        assert "is an older copy: it is from before version 2, which was active" in await decided(daemon)
+
+
+async def test_an_accepted_state_file_keeps_the_floor(tmp_path: Path) -> None:
+    """Its witness is gone, and the policy on the disk is yesterday's: the one floor that is left is in it."""
+    publisher = fleet_of()
+    folder = tmp_path / "state" / "fleet"
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await brought(link, publisher.versions[0])
+        shutil.copytree(folder, tmp_path / "copy")
+        await brought(link, publisher.versions[1])
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    (tmp_path / "state" / "state.witness").unlink()
+
+    async with host(tmp_path, publisher.public) as daemon:
+        await accept(daemon)
+        assert "is an older copy: it is from before version 2, which was active" in await decided(daemon)
+
+
+async def test_a_state_that_was_edited_can_be_accepted(tmp_path: Path) -> None:
+    publisher = fleet_of()
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await bring_all(link, publisher)
+    path = tmp_path / "state" / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fleet_floor": {"version": "x"}, "contact": 3}))
+
+    async with host(tmp_path, publisher.public) as daemon:
+        await accept(daemon)
+        assert await decided(daemon) == STRICT
+
+
+async def test_a_policy_file_from_before_the_host_came_to_this_fleet_is_not_believed(tmp_path: Path) -> None:
+    publisher, other = fleet_of(), Publisher("other")
+    other.publish(WEAK)
+    folder = tmp_path / "state" / "fleet"
+    async with host(tmp_path, other.public, name="other") as daemon, link_of(daemon) as link:
+        await bring_all(link, other)
+    shutil.copytree(folder, tmp_path / "copy")
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        await bring_all(link, publisher)
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder)
 

@@ -137,6 +137,30 @@ async def test_a_key_of_one_policy_signs_no_other(tmp_path: Path) -> None:
     assert (applied["version"], after["version"]) == (1, 3)
 
 
+async def test_a_policy_whose_key_was_rotated_is_not_missed_in_silence(tmp_path: Path) -> None:
+    """A host that has it keeps it, and a new one lacks its guard: both say so until it is pushed again."""
+    fleet, ci = Fleet(), make_key()
+    own = fleet.publisher.key
+    policy = fleet.publisher.publish({"guards.py": guard("ci", "Read")}, policy="ci")
+    base = fleet.publisher.publish(DENIES_BASH)
+    fleet.rotate(policies={"*": keys(own), "ci": keys(ci)})
+    async with running_daemon(tmp_path / "old", fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, policy)
+        await show(link, base)
+        await show(link, keys=fleet.texts)
+        old = (await fleet_of(daemon))["problems"]
+    async with running_daemon(tmp_path / "new", fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, policy, base, keys=fleet.texts)
+        new = (await fleet_of(daemon))["problems"]
+        fleet.publisher.key = ci
+        await show(link, fleet.publisher.publish({"guards.py": guard("ci", "Read")}, policy="ci"))
+        after = (await fleet_of(daemon))["problems"]
+
+    assert "may not sign the policy 'ci' any more" in old[0]
+    assert "version 1 of the policy 'ci' is for this host, and the key that signed it may not sign it" in new[0]
+    assert not any("'ci'" in text for text in after)
+
+
 async def test_a_rotated_timestamps_key_ends_what_a_thief_has_signed(tmp_path: Path) -> None:
     """Fast-forward: the newest that he could sign is minutes ahead, and even that floor ends with his key."""
     fleet = Fleet()
@@ -180,6 +204,52 @@ async def test_an_expired_key_set_keeps_what_is_active_and_takes_nothing_new(tmp
     assert expired["applied"]["version"] == 1
     assert "hooklatch fleet keys rotate" in expired["denies"]
     assert (after["applied"]["version"], after["denies"]) == (2, None)
+
+
+async def test_a_lost_state_file_brings_no_key_back_that_a_key_set_took_away(tmp_path: Path) -> None:
+    """The thief's key is still in the host's file, and the engine shows no key set any more."""
+    fleet, new = Fleet(), make_key()
+    fleet.rotate()
+    fleet.rotate(fleet.publisher.key, NEXT_ROOT, root=keys(NEXT_ROOT), timestamp=keys(TIMER), policies={"*": keys(new)})
+    first = fleet.publisher.publish(DENIES_BASH)
+    stolen = fleet.publisher.publish({"guards.py": guard("thief")})
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, first, timestamp=first.timestamp)
+        await show(link, keys=fleet.texts)
+    (tmp_path / "state" / "state.json").unlink()
+
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        async with daemon.administrator() as admin:
+            await admin.call("accept_state")
+        with pytest.raises(RpcFailure, match="does not list"):
+            await show(link, stolen)
+        after = await fleet_of(daemon)
+
+    assert (after["applied"]["version"], after["key_set"]["version"]) == (1, 2)
+
+
+async def test_an_accepted_state_file_keeps_its_key_set_and_its_timestamp(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.rotate()
+    version = fleet.publisher.publish(DENIES_BASH)
+    older = fleet.publisher.timestamp(at=time.time() - 3600)
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        await show(link, version, keys=fleet.texts)
+        await show(link, timestamp=version.timestamp)
+        before = (await fleet_of(daemon))["timestamp"]
+    (tmp_path / "state" / "state.witness").unlink()
+
+    async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
+        with pytest.raises(RpcFailure, match="nothing is taken while the state is unknown"):
+            await show(link, timestamp=older)
+        async with daemon.administrator() as admin:
+            await admin.call("accept_state")
+        after = await fleet_of(daemon)
+        await show(link, timestamp=older)
+        refused = (await fleet_of(daemon))["problems"]
+
+    assert (after["timestamp"], after["key_set"]["version"]) == (before, 1)
+    assert any("is older than that of" in text for text in refused)
 
 
 async def test_a_kept_key_set_that_cannot_be_read_leaves_no_key_that_is_believed(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ async def test_an_older_bundle_is_rolled_back_to_by_a_newer_version(tmp_path: Pa
         await until(
             lambda: (
                 sorted(os.listdir(kept(daemon)))
-                == sorted([first.digest, f"{first.digest}.json", "policy.json", "versions.jsonl"])
+                == sorted([first.digest, f"{first.digest}.json", "policy.json", "timestamp.json", "versions.jsonl"])
             )
         )
 

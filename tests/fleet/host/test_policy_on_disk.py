@@ -288,7 +288,7 @@ async def test_a_revoked_key_leaves_in_force_what_it_has_signed_and_is_red(tmp_p
         assert await decided(daemon) == "fleet/no-bash: fleet"
         assert await health(daemon) == "red"
         now = await link.call("fleet_follow", manifests=[])
-        assert "does not list any more" in now["problem"]
+        assert "may not sign the policy 'default' any more" in now["problem"]
         with pytest.raises(RpcFailure, match="does not list"):
             await link.call("fleet_follow", manifests=[old.publish({}).envelope])
         old.key = new.key

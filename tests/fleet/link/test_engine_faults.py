@@ -59,3 +59,17 @@ async def test_an_engine_that_is_away_or_refuses_is_told_to_the_daemon_also_when
             await until(lambda: daemon.engine is not None and daemon.engine.kind == "empty")
             await publisher.push(engine, "one")
             await until(lambda: daemon.engine is None)
+
+
+async def test_an_engine_that_has_lost_key_sets_is_behind(
+    engine: Engine, publisher: Publisher, daemon: MemoryDaemon, run_link: RunLink
+) -> None:
+    await publisher.push(engine, "one")
+    daemon.key_set = 2
+    async with run_link(max_staleness=0.4):
+        await until(lambda: daemon.engine is not None and "hooklatch fleet restore" in daemon.engine.text)
+        assert daemon.engine is not None
+        assert daemon.engine.kind == "behind"
+        await engine.put_key_set(1, b"one")
+        await engine.put_key_set(2, b"two")
+        await until(lambda: daemon.engine is None)

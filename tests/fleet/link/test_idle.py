@@ -34,7 +34,7 @@ from support.redis_server import RedisServer, needs_redis
 pytestmark = [pytest.mark.slow, needs_redis]
 
 MINUTE = 0.6  # seconds
-A_MINUTE_COMMANDS = 6  # 0.1 a second
+A_MINUTE_COMMANDS = 5  # 6 are 0.1 a second, and what a connection or a change needs comes on top
 A_MINUTE_BYTES = 20_000_000 / 24 / 60
 PATIENCE = policy.BLOCK / 2  # seconds: a wait at the engine has not ended by then
 

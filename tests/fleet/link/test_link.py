@@ -90,7 +90,7 @@ async def test_the_bundles_of_all_policies_are_brought_and_one_that_is_missing_h
         report = await until_reported(
             engine, lambda report: applied_in(report) == {"default": 1, "ci": None, "gpu": 3} and report.problem
         )
-        assert "which version 2 names: push it again" in (report.problem or "")
+        assert "which version 2 names; put them back" in (report.problem or "")
         await publisher.push(engine, "found", policy="ci")
         report = await until_reported(engine, lambda report: applied_in(report)["ci"] == 4 and not report.problem)
 

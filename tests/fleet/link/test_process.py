@@ -140,6 +140,15 @@ def test_a_link_signs_with_a_key_of_its_own_which_proves_an_enrolled_host(redis:
     assert verified["proven"], verified
 
 
+def test_a_host_that_cannot_sign_says_so_in_its_report(redis: RedisServer) -> None:
+    with placed(table(redis.url, Publisher())) as place, serving(place):
+        (place.folder / ".local/state/hooklatch/host.key").write_text("torn")
+        with linking(place):
+            report = until(lambda: trio.run(report_of, redis.url))
+
+    assert "what this host reports and ships is not signed" in report.findings[0]
+
+
 def test_kills_at_any_moment_lose_and_double_nothing(redis: RedisServer) -> None:
     publisher = Publisher()
     with placed(table(redis.url, publisher)) as place, serving(place):

@@ -15,7 +15,7 @@ import pytest
 from hooklatch.fleet.batches import pack_batch
 from hooklatch.fleet.engine.engine import Engine, RecordBatch
 from hooklatch.fleet.enrolment import HostIdentity
-from hooklatch.fleet.reports import HostReport, read_report
+from hooklatch.fleet.reports import HostReport, encode_report, read_report
 from hooklatch.fleet.settings import DEFAULT_FIELDS
 from hooklatch.fleet.signing import make_key
 from support.records import lines
@@ -89,6 +89,32 @@ def test_who_is_enrolled_and_signs_is_proven(host: SigningHost) -> None:
 
     assert host.fleet.json("verify")["hosts"][0]["proven"]
     assert host.status(0)["proven"]
+
+
+def test_who_was_enrolled_and_is_gone_from_the_engine_is_not_forgotten(host: SigningHost) -> None:
+    """Its password could remove its report and its log, and nothing else names it."""
+    host.enroll()
+
+    assert host.status(1)["is_silent"]
+    assert "it was enrolled, and neither a report nor a log" in host.status(1)["wrong"][0]
+    assert host.findings() == ["engine"]
+    assert host.fleet.run("retire", host.name, "--reason", "sold").returncode == 0
+    assert host.fleet.json("status")["hosts"] == []
+
+
+@pytest.mark.parametrize("size", [4, 17 * 2**20])
+def test_a_key_that_is_none_is_that_hosts_finding_and_stops_no_reader(host: SigningHost, size: int) -> None:
+    """The host itself registers it, and an answer of 17 MiB is taken from no server."""
+    host.work()
+    host.enroll()
+    event = host.fleet.json("enroll", "b", "--publisher", host.key.public.text)
+    host.fleet.server.command("SET", f"hooklatch:{host.fleet.name}:key:b:{event['slot']}", "x" * size)
+    host.fleet.do(lambda engine: engine.report("b", encode_report(HostReport(host="b"))))
+
+    assert host.status(1)["proven"]
+    assert host.findings("b") == ["identity"]
+    assert host.findings() == []
+    assert host.fleet.run("retire", "b", "--reason", "it lies").returncode == 0
 
 
 def test_an_archive_has_who_is_a_host_and_what_was_signed(host: SigningHost, tmp_path: Path) -> None:

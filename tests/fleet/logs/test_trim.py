@@ -77,6 +77,20 @@ def test_of_two_operators_who_trim_at_once_the_note_of_the_one_who_removes_more_
     assert count_in_note(less, [RecordBatch(1, 3, b"")], more) == more
 
 
+def test_what_stays_is_not_read(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("a"), 60)
+
+    def count_asked() -> int:
+        text = empty.server.command("INFO", "commandstats").decode()
+        return int(text.partition("cmdstat_xrange:calls=")[2].partition(",")[0] or 0)
+
+    empty.do(lambda engine: ship(engine, "a", folder))
+    before = count_asked()
+    assert empty.json("trim", "--older", "1h", "--reason", "x") == []
+
+    assert count_asked() - before <= 2  # of three batches each there are twenty, and a page has eight
+
+
 def test_what_is_not_old_enough_stays(fleet: FleetCommands) -> None:
     done = fleet.run("trim", "--older", "30d", "--reason", "x")
 

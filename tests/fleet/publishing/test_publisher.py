@@ -293,6 +293,15 @@ def test_what_was_seen_is_kept_and_never_goes_back(tmp_path: Path) -> None:
     ]
 
 
+def test_what_was_seen_outlives_its_file_which_a_text_says_may_be_removed(tmp_path: Path) -> None:
+    memory = LastSeenHead(str(tmp_path), FLEET, "redis://engine")
+    history = history_of(("a",), ("b",))
+    memory.keep(history)
+    Path(memory.path).unlink()
+
+    assert memory.read_head() == history.head
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])
 def test_what_was_seen_and_cannot_be_read_is_not_nothing(tmp_path: Path, data: bytes) -> None:
     memory = LastSeenHead(str(tmp_path), FLEET, "redis://engine")

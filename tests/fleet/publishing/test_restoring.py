@@ -32,7 +32,7 @@ from hooklatch.fleet.manifests import (
 from hooklatch.fleet.publishing.publisher import LastSeenHead, Publisher
 from hooklatch.fleet.publishing.restoring import NoCopyError, RestoreReport, restore_versions
 from hooklatch.fleet.publishing.versions import HistoryError, VersionDraft, VersionHistory
-from hooklatch.fleet.roles import KeySet, RoleKeys, sign_document
+from hooklatch.fleet.roles import KeySet, RoleKeys, sign_document, sign_timestamp
 from hooklatch.fleet.signing import PrivateKey, Purpose
 from hooklatch.fleet.version_copies import VERSIONS, find_following, keep_bundle, keep_versions, read_kept_versions
 from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, history_of, report_of, say
@@ -120,6 +120,29 @@ async def test_everything_comes_back_byte_for_byte_and_twice_is_once(
         assert again == RestoreReport(3, [], 0, [], [])
         assert (await at(engine, memory).read()) == pushed
         assert (await push(at(engine, memory), "four")).version == 4
+
+
+async def test_the_newest_timestamp_comes_back_too(shared_redis: RedisServer, memory: LastSeenHead) -> None:
+    """Hosts are red by one that is older than what they have seen, whatever else was put back."""
+    async with anew(shared_redis) as engine:
+        publisher = at(engine, memory)
+        await push(publisher, "one")
+        await publisher.stamp(KEY)
+        old = await engine.timestamp()
+        await push(publisher, "two")
+        newest = await publisher.stamp(KEY)
+        assert old is not None
+        await engine.put_timestamp(old[1])  # as in a copy of the engine
+
+        await restore(engine, memory.copy)
+        restored = await engine.timestamp()
+        later = sign_timestamp(FLEET, publisher.history.head, KEY, at=newest.at + 1, lasts=9)
+        await engine.put_timestamp(later)
+        await restore(engine, memory.copy)
+
+        assert restored is not None
+        assert msgspec.json.decode(msgspec.json.decode(restored[1])["payload"])["version"] == 2
+        assert (await engine.timestamp() or (0, b""))[1] == later  # and none is put in place of a newer one
 
 
 async def test_an_archive_is_a_copy_too(shared_redis: RedisServer, memory: LastSeenHead, tmp_path: Path) -> None:

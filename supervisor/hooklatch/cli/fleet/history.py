@@ -311,10 +311,7 @@ def run_fleet_restore(arguments: argparse.Namespace) -> int:
     report = access.run_with_engine(fleet_access, work)
     counts = ((len(report.versions), "version"), (report.bundles, "bundle"), (len(report.key_sets), "key set"))
     what = ", ".join(format_count(count, name) for count, name in counts if count)
-    line = (
-        f"put back {what}; the newest version is {report.version}. Hosts follow by themselves, and count as in"
-        " contact from the next push or `hooklatch fleet timestamp` on"
-    )
+    line = f"put back {what}; the newest version is {report.version}. Hosts follow by themselves"
     nothing = f"nothing of this copy is missing in the engine; the newest version is {report.version}"
     output.say_result(report, line if what else nothing, is_json=arguments.json)
     for text in report.findings:

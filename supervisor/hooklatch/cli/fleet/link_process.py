@@ -139,25 +139,26 @@ class LinkProcess:
 
     async def _run_link(self, settings: FleetSettings) -> None:
         daemon = DaemonSocket(self._paths.folders, self._paths.daemon_uid)
-        identity = await in_thread(self._load_identity, settings)
+        identity, unsigned = await in_thread(self._load_identity, settings)
         opens = partial(open_engine_connection, settings, settings.url)
         opens_logs = partial(open_engine_connection, settings, settings.log_url) if settings.log_url else None
         self._link = Link(settings, opens, daemon, self._paths.record, identity=identity, open_logs=opens_logs)
+        if unsigned is not None:
+            self._link.state.add_finding(unsigned)
         try:
             await self._link.run()
         finally:
             self._link = None
             daemon.close()
 
-    def _load_identity(self, settings: FleetSettings) -> HostIdentity | None:
-        """Return what this host signs with; without its key the link works all the same, and readers see that."""
+    def _load_identity(self, settings: FleetSettings) -> tuple[HostIdentity | None, str | None]:
+        """Return what this host signs with, or why not: without its key the link works all the same, and says so."""
         try:
             key = load_host_key(os.path.dirname(self._paths.record))
         except (FleetError, NoLibraryError, OSError) as error:
-            logger.error("what this host reports and ships is not signed: %s", error)
-            return None
+            return None, f"what this host reports and ships is not signed: {error}"
         logger.info("this host signs with the key %s", key.public.text)
-        return HostIdentity(key, settings.name, settings.host)
+        return HostIdentity(key, settings.name, settings.host), None
 
     async def _await_settings(self) -> None:
         """Wait for a change of the file or for SIGHUP, and take its settings; a broken file changes nothing."""

@@ -90,8 +90,9 @@ async def look_at_hosts(
     newest, facts = await engine.newest_version(), await engine.facts()
     statuses = list_host_statuses(
         scan.reports, scan.logs, newest=newest, now=int(facts["clock"]), silent_after=silent, fleet=fleet,
-        enrolments=await read_enrolments(engine),
+        enrolments=await read_enrolments(engine, is_required=not names),
     )  # fmt: skip
+    statuses = [status for status in statuses if not names or status.host in names]
     retired = sorted(scan.hosts - {status.host for status in statuses})
     is_well = not any(status.wrong for status in statuses)
     return FleetHosts(fleet, newest, facts, is_well, statuses, retired, await engine.fullness())

@@ -109,7 +109,10 @@ class ArchiveEngine(Engine):
         return self._read("bundles", digest) if digest in self._list("bundles") else None
 
     async def key_sets(self, after: int) -> Sequence[bytes]:
-        return [self._read("keys", name) for name in self._list("keys")[after:]]
+        names = self._list("keys")
+        if len(names) < after:
+            raise BehindError(f"{self.folder} has {len(names)} key sets, and key set {after} was read")
+        return [self._read("keys", name) for name in names[after:]]
 
     async def timestamp(self) -> tuple[int, bytes] | None:
         return None  # of now, and an archive is not

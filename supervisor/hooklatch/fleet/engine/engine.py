@@ -162,7 +162,11 @@ class Engine:
         self._refuse()
 
     async def key_sets(self, after: int) -> Sequence[bytes]:
-        """Return the key sets after a number, in order."""
+        """Return the key sets after a number, in order.
+
+        Raises:
+            BehindError: the engine does not have that number.
+        """
         self._refuse()
 
     async def put_key_set(self, version: int, data: bytes) -> None:

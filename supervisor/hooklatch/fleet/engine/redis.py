@@ -61,7 +61,7 @@ from hooklatch.fleet.manifests import NAME
 __all__ = ["RedisEngine", "opens"]
 
 GRACE = 12.0  # seconds that the answer to a question that the server holds may be late: a server that hangs is noticed
-AT_ONCE = 16  # batches in one answer: each may have megabytes
+AT_ONCE = 8  # batches in one answer: each may have megabytes
 KEY_SETS = 64  # in one answer
 SCANNED = 1000  # keys looked at in one step of SCAN
 LAST = 2**64 - 1  # the last number that an id of a stream can have
@@ -202,8 +202,14 @@ class RedisEngine(Engine):
         await self._ask("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._key(TIMESTAMP))
 
     async def key_sets(self, after: int) -> Sequence[bytes]:
-        entries = await self._ask("XRANGE", f"({after}-{LAST}", "+", "COUNT", KEY_SETS, key=self._key(KEYS))
-        return [fields.get(b"d", b"") for _, fields in read_entries(entries)]
+        key = self._key(KEYS)
+        entries = read_entries(await self._ask("XRANGE", f"{after}-0", "+", "COUNT", KEY_SETS, key=key))
+        if after and (not entries or entries[0][0] != (after, 0)):
+            raise BehindError(
+                f"{self._address} has no key set {after}, which was read from it: {key} was emptied, trimmed or"
+                " restored from an older copy"
+            )
+        return [fields.get(b"d", b"") for _, fields in entries[1 if after else 0 :]]
 
     async def put_key_set(self, version: int, data: bytes) -> None:
         with refusing_numbers(f"the engine has a key set {version} already, or a later one"):

@@ -281,15 +281,19 @@ class FleetContact:
         name = settings.name if settings is not None else ""
         if settings is None and self._settings is not None:
             self._state.state.contact, self._is_forgotten = None, True
-        if self._now.fleet != name:
-            now, self._fault = self._clock(), None
-            stored = self._stored()
-            self._now = stored if stored is not None and stored.fleet == name else KeptContact(name)
-            self._move_floor(now)
-            contact = carry_contact(self._now.contact, now, stored.floor if stored is not None else None)
-            self._now = msgspec.structs.replace(self._now, contact=contact)
         self._settings = settings
+        if self._now.fleet != name:
+            self.load()
         self._changed.set()
+
+    def load(self) -> None:
+        """Go on from what the state file has of this fleet."""
+        name = self._settings.name if self._settings is not None else ""
+        now, stored, self._fault = self._clock(), self._stored(), None
+        self._now = stored if stored is not None and stored.fleet == name else KeptContact(name)
+        self._move_floor(now)
+        contact = carry_contact(self._now.contact, now, stored.floor if stored is not None else None)
+        self._now = msgspec.structs.replace(self._now, contact=contact)
 
     async def record_answer(
         self, text: str | None, role: RoleKeys, *, head: PolicyHead, is_current: bool, is_end: bool

@@ -38,6 +38,7 @@ from hooklatch.fleet.host.following import (
     list_anew,
     list_bundle_files,
     list_foreign_policies,
+    may_sign,
     prove_envelope,
     read_bundle_files,
     read_followed_policy,
@@ -121,7 +122,7 @@ class FleetLayer:
             if known and not policy.applied and not policy.lost:
                 what = f"{self.folder} has no policy any more, and one of the fleet {known!r} was active"
                 self._fault = f"{what}; {RESET}"
-            elif known == policy.fleet and policy.floor.version < (newest := witnessed.version):
+            elif known and policy.reach(known) < (newest := witnessed.version):
                 what = f"{self.folder} is an older copy: it is from before version {newest}, which was active"
                 self._fault = f"{what}; {RESET}"
             else:
@@ -160,8 +161,7 @@ class FleetLayer:
         kept, newest = followed.policies.get(bundle.policy), followed.ends.get(bundle.policy)
         if now is None or settings is None or kept is None or kept.wanted is None:
             return 0.0
-        key_set, wanted = settings.key_set, read_payload(kept.wanted)
-        is_listed = kept.key in settings.keys and (key_set is None or key_set.may_sign(kept.key, bundle.policy))
+        wanted, is_listed = read_payload(kept.wanted), may_sign(settings, kept.key, bundle.policy)
         end = min(bundle.observe_until, wanted.observe_end, newest.until if newest is not None else math.inf)
         may_observe = wanted.may_observe(now) and now < end
         return end if wanted.fleet == settings.name and may_observe and (is_listed or kept.applied is None) else 0.0
@@ -191,7 +191,10 @@ class FleetLayer:
 
     def _witnessed_floor(self) -> PolicyFloor:
         """Return the floor that the state file has; it is not replaced by an older one unnoticed."""
-        return msgspec.convert(self._state.state.fleet_floor or {}, PolicyFloor)
+        try:
+            return msgspec.convert(self._state.state.fleet_floor or {}, PolicyFloor)
+        except msgspec.ValidationError:  # in a state that was edited, and that the operator has accepted as it is
+            return PolicyFloor()
 
     def _list_keys(self, kept: KeptPolicy) -> tuple[str, ...]:
         """Return the trusted keys.  Without [fleet] that is the last one, which was not revoked."""
@@ -325,7 +328,7 @@ class FleetLayer:
         if (problem := describe_lost_floor(policy)) is not None:
             raise FleetError(problem)
         manifest, key = prove_envelope(settings.name, envelope, settings.keys)
-        if settings.key_set is not None and not settings.key_set.may_sign(key, manifest.policy):
+        if not may_sign(settings, key, manifest.policy):
             raise FleetError(f"the key {envelope.key} may not sign the policy {manifest.policy!r} any more")
         name, wanted = manifest.policy, BundleVersion(version, manifest.bundle)
         if self.versions[name].applied == wanted and policy.policies[name].applied == envelope:

@@ -59,7 +59,7 @@ from hooklatch.service.loading.sources import find_definition_target
 __all__ = [
     "list_bundle_files", "prove_envelope", "read_proven_files", "advance_policy", "describe_lost_floor",
     "find_applied_policy", "find_applied_version", "list_anew", "list_foreign_policies", "read_followed_policy",
-    "read_version", "find_fleet_misfit", "read_bundle_files", "add_known_ends",
+    "may_sign", "read_version", "find_fleet_misfit", "read_bundle_files", "add_known_ends",
 ]  # fmt: skip
 
 
@@ -185,22 +185,29 @@ def advance_policy(settings: FleetSettings, policy: PolicyFile, texts: Sequence[
     read.  A head in a history that ends below the floor does not bind.
     """
     envelopes = [read_envelope(text.encode("utf-8", "surrogatepass")) for text in texts]
-    head, policies, known = policy.head, dict(policy.policies), [policy.floor]
+    head, policies, known, passed = policy.head, dict(policy.policies), [policy.floor], policy.passed
     if head.version > policy.floor.version:
         known.append(head)
     if len(envelopes) > head.version > 0 and read_payload(envelopes[0]).version == 1:
         head, policies = START, list_anew(settings, policy)
+    if head == START:
+        passed = {}
     # Those of the fleet's key set may sign versions, or without one those listed.
     keys = settings.key_set.index_policy_keys() if settings.key_set is not None else index_keys(settings.keys)
     walked = verify_manifests(settings.name, head, envelopes, keys, known)
     selected = select_newest(walked.manifests, settings.host, settings.labels)
-    for name, newest in selected.items():
+    for name, manifest in selected.items():
         kept = policies.get(name, KeptPolicy())
-        if newest.version > (read_version(kept.applied) if is_own(settings, kept) else 0):
-            wanted = envelopes[newest.version - head.version - 1]
-            policies[name] = msgspec.structs.replace(kept, wanted=wanted)
+        if manifest.version > (read_version(kept.applied) if is_own(settings, kept) else 0):
+            envelope = envelopes[manifest.version - head.version - 1]
+            policies[name] = msgspec.structs.replace(kept, wanted=envelope)
     ends = join_ends(policy.ends, list_ends(selected.values()))
-    return msgspec.structs.replace(policy, head=walked.head, policies=policies, ends=ends)
+    vouched = {manifest.version for manifest in walked.manifests}
+    others = (manifest for manifest in map(read_payload, envelopes) if manifest.version not in vouched)
+    newest = {name: of.version for name, of in select_newest(others, settings.host, settings.labels).items()}
+    wanted = {name: read_version(kept.wanted) for name, kept in policies.items()}
+    passed = {name: version for name, version in (passed | newest).items() if version > wanted.get(name, 0)}
+    return msgspec.structs.replace(policy, head=walked.head, policies=policies, ends=ends, passed=passed)
 
 
 def add_known_ends(policy: PolicyFile, witnessed: Mapping[str, ObservingEnd]) -> PolicyFile:
@@ -257,16 +264,28 @@ def list_foreign_policies(settings: FleetSettings | None, policy: PolicyFile) ->
         if payload.fleet != settings.name:
             until = f"until one of {settings.name!r} is applied"
             yield f"the active policy {name!r} is that of the fleet {payload.fleet!r}, {until}"
-        elif kept.key not in settings.keys:
+        elif not may_sign(settings, kept.key, name):
             yield (
-                f"the active version {payload.version} is signed by the key {kept.applied.key}, which [fleet] keys does"
-                " not list any more; it stays active until a newer version is applied"
+                f"the active version {payload.version} is signed by the key {kept.applied.key}, which may not sign the"
+                f" policy {name!r} any more, by [fleet] keys or the key set; it stays active until a newer version is"
+                " applied"
             )
         elif not payload.rollout.includes(settings.host, settings.labels):
             yield (
                 f"the active version {payload.version} of the policy {name!r} is not for this host any more, by labels;"
                 " it stays active until a newer one is for it, or the host leaves the fleet"
             )
+
+    for name, version in policy.passed.items() if settings is not None and settings.name == policy.fleet else ():
+        yield (
+            f"version {version} of the policy {name!r} is for this host, and the key that signed it may not sign it: it"
+            " is passed over until a newer version of that policy is pushed"
+        )
+
+
+def may_sign(settings: FleetSettings, key: str, policy: str) -> bool:
+    """Return whether a key may sign a policy now."""
+    return key in settings.keys and (settings.key_set is None or settings.key_set.may_sign(key, policy))
 
 
 def find_applied_version(envelope: SignedManifest | None) -> BundleVersion | None:

@@ -11,6 +11,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -27,7 +28,13 @@ from hooklatch.fleet.manifests import START, BundleVersion, FleetError
 from hooklatch.fleet.reports import EngineFault
 from hooklatch.fleet.roles import format_moment
 from hooklatch.fleet.settings import describe_open_password, read_settings
-from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
+from hooklatch.fleet.version_copies import (
+    find_following,
+    keep_timestamp,
+    read_kept_bundle,
+    read_kept_key_sets,
+    read_kept_versions,
+)
 from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicyContribution, PolicyRejectedError
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
@@ -244,6 +251,9 @@ class FleetHost(PolicyContribution):
     # -- the policy ---------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
+        self.trust.load()
+        self.contact.load()
+        self.layer.take(self.trust.settings)
         self.layer.load()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
@@ -308,6 +318,8 @@ class FleetHost(PolicyContribution):
         if params.engine is not UNSET:
             self._engine = params.engine
         if params.manifests is not None:
+            if (unknown := self._daemon.state.fault) is not None:  # with the floors that are in it
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"nothing is taken while the state is unknown: {unknown}")
             if await self.trust.follow(params.keys):
                 self.contact.forget_timestamp()
             if params.keys:
@@ -320,6 +332,7 @@ class FleetHost(PolicyContribution):
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
             if not params.manifests and self.layer.is_current:
                 self._engine = None
+            before = self.contact.newest
             await self.contact.record_answer(
                 params.timestamp,
                 self.trust.timestamp_role,
@@ -327,6 +340,9 @@ class FleetHost(PolicyContribution):
                 is_current=self.layer.is_current,
                 is_end=not params.manifests,
             )
+            if params.timestamp is not None and self.contact.newest != before:
+                with suppress(OSError):  # only a copy, by which an engine could be mended
+                    await in_thread(keep_timestamp, self.layer.folder, params.timestamp.encode())
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> AppliedAnswer:
         """Activate a version; if anything is wrong with it, the last good one stays active."""

@@ -73,6 +73,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     `policies` are those that were read, by name, and `host` and `labels` those for which their `wanted` were found.
     `lost` says why it is unknown what was applied; then every gate denies.  `floor` is the newest version that was ever
     active: a history without it is not followed.  `ends` are a floor too, by policy: no older version observes longer.
+    `passed` are the newest versions, by policy, that are for this host and that no key which may sign them has signed.
     """
 
     version: Literal[2] = 2  # of this file's form
@@ -84,6 +85,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     lost: str = ""
     floor: PolicyHead = START
     ends: dict[str, ObservingEnd] = {}
+    passed: dict[str, int] = {}
 
     @property
     def applied(self) -> list[SignedManifest]:
@@ -94,6 +96,11 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def is_complete(self) -> bool:
         """Return whether each wanted version was applied."""
         return all(kept.wanted in (None, kept.applied) for kept in self.policies.values())
+
+    def reach(self, fleet: str) -> int:
+        """Return the newest version of a fleet that was ever active, by this file."""
+        active = [payload.version for payload in map(read_payload, self.applied) if payload.fleet == fleet]
+        return max(self.floor.version if self.fleet == fleet else 0, *active, 0)
 
     def envelopes(self) -> Iterator[SignedManifest]:
         """Yield the wanted and the active version of each policy."""

@@ -25,11 +25,12 @@ import trio
 from hooklatch.core.health import ActiveFaults
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.directories import replace_file
+from hooklatch.errors import locate_error
 from hooklatch.fleet.manifests import FleetError, index_keys
-from hooklatch.fleet.roles import KeySet, RoleKeys, follow_key_set, read_key_set
+from hooklatch.fleet.roles import KeySet, RoleKeys, follow_key_set, read_key_set, read_number
 from hooklatch.fleet.settings import FleetSettings
 from hooklatch.fleet.signing import NoLibraryError
-from hooklatch.fleet.version_copies import keep_key_sets
+from hooklatch.fleet.version_copies import keep_key_sets, read_kept_key_sets
 from hooklatch.paths import FLEET_TOKEN
 from hooklatch.service.api.methods import AS_LINK
 from hooklatch.service.config.state_file import StateFile
@@ -47,6 +48,7 @@ class FleetTrust:
         self.key_set: KeySet | None = None
         self.fault: str | None = None  # why the last key sets were refused, or the kept one is not readable
         self._state = state
+        self._copy = os.path.join(os.path.dirname(state.path), "fleet")
         self._note = note
         self._settings: FleetSettings | None = None
         self._is_broken = False
@@ -55,20 +57,33 @@ class FleetTrust:
         """Apply the [fleet] table.  The key set of another fleet does not count; leaving drops it."""
         if settings is None and self._settings is not None:
             self._state.state.key_set = ""
-        if settings is None or self._settings is None or settings.name != self._settings.name:
-            self.key_set, self.fault, self._is_broken = None, None, False
-            if settings is not None and self._state.state.key_set:
-                self._load(settings)
+        is_another = settings is None or self._settings is None or settings.name != self._settings.name
         self._settings = settings
+        if is_another:
+            self.load()
 
-    def _load(self, settings: FleetSettings) -> None:
+    def load(self) -> None:
+        """Read the newest key set that was taken: what the state file has lost, the copy of all of them still has."""
+        self.key_set, self.fault, self._is_broken = None, None, False
+        settings = self._settings
+        if settings is None:
+            return
         try:
-            kept = msgspec.json.decode(self._state.state.key_set, type=KeptKeySet)
-            if kept.fleet == settings.name:
-                self.key_set = read_key_set(kept.stored.encode(), settings.name)
-        except (FleetError, msgspec.MsgspecError) as error:
+            if stored := self._state.state.key_set:
+                kept = msgspec.json.decode(stored, type=KeptKeySet)
+                self.key_set = read_key_set(kept.stored.encode(), kept.fleet) if kept.fleet == settings.name else None
+            for data in sorted(read_kept_key_sets(self._copy), key=lambda data: read_number(data, settings.name)):
+                if read_number(data, settings.name) > (self.key_set.version if self.key_set is not None else 0):
+                    self.key_set = self._follow(data, settings)
+        except (FleetError, NoLibraryError, msgspec.MsgspecError, OSError) as error:
             self._is_broken = True
-            self.fault = f"the fleet's key set in the state file cannot be read, so no signature is believed: {error}"
+            self.fault = (
+                f"the fleet's key set cannot be read, so no signature is believed: {locate_error(error)}; if that"
+                " cannot be repaired, leave the fleet ([fleet] out of hooks.toml, hooklatch reload), and join it again"
+            )
+
+    def _follow(self, data: bytes, settings: FleetSettings) -> KeySet:
+        return follow_key_set(data, settings.name, self.key_set, index_keys(settings.keys).values())
 
     @property
     def settings(self) -> FleetSettings | None:
@@ -100,8 +115,7 @@ class FleetTrust:
         for text in texts:
             try:
                 data = text.encode("utf-8", "surrogatepass")
-                anchors = index_keys(settings.keys).values()
-                self.key_set, stored = follow_key_set(data, settings.name, self.key_set, anchors), text
+                self.key_set, stored = self._follow(data, settings), text
                 taken.append(data)
             except (FleetError, NoLibraryError) as error:
                 fault = str(error)
@@ -116,7 +130,7 @@ class FleetTrust:
         with trio.CancelScope(shield=True):
             await self._state.store()  # 5.3.8
         with suppress(OSError):  # only a copy, by which an engine could be mended
-            await in_thread(keep_key_sets, os.path.join(os.path.dirname(self._state.path), "fleet"), taken)
+            await in_thread(keep_key_sets, self._copy, taken)
         logger.warning("the fleet's key set is %s now", self.key_set.version)
         self._note("fleet", {"action": "keys", "version": self.key_set.version, "digest": self.key_set.digest})
         return before is None or before.timestamp != self.key_set.timestamp

@@ -53,6 +53,7 @@ NOTHING = (  # the daemon counts that as no contact, so its host is stale
     "the engine has no version of this fleet: nothing was ever pushed to it, or [fleet] has another name or url than"
     " the publisher; until there is one, this host is not in contact with its fleet"
 )
+NO_BUNDLE = "the engine has no bundle"
 ENCODER = msgspec.json.Encoder()
 
 
@@ -83,6 +84,7 @@ class PolicyFollower:
         self._clock = now
         self._before_wait = before_wait
         self._waiting: trio.CancelScope | None = None
+        self._has_news = True  # what is signed besides versions has to be read again
         self._pauses = Backoff(reconnect)
         self._refusals = Backoff(LONGEST_REFUSAL, first=0.5)
         self._differences = Backoff(ATTEND, first=0.5)
@@ -134,9 +136,13 @@ class PolicyFollower:
                 waiting.cancel()
 
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
+        signed: SignedFacts | None = None
         while self._daemon.is_connected():
             head = answer.head
-            signed = await self._fetch_signed(engine, answer.key_set)  # first: a version is there before it is named
+            if signed is None or self._has_news or SIGNED in self._state.faults:
+                signed = await self._fetch_signed(
+                    engine, answer.key_set
+                )  # first: a version is there before it is named
             versions = await await_answer(engine.versions(max(0, head.version - 1), limit=PAGE))
             if head.version and (fault := find_difference(versions, head)) is not None:
                 if (offered := await self._offer_history(engine, answer, signed)) is not None:
@@ -187,9 +193,10 @@ class PolicyFollower:
         """Return the daemon's state once a stream has more than a number, or it is time, or the daemon changed."""
         seconds = min([seconds, *(retry_at - self._clock() for _, retry_at in self._refused_bundles.values())])
         seconds = max(0.01, seconds * (1 - SHARE * random.random()))
+        self._has_news = True
         with trio.CancelScope() as self._waiting:
             try:
-                await await_answer(engine.wait(heads, seconds), seconds + TIMEOUT)
+                self._has_news = bool(await await_answer(engine.wait(heads, seconds), seconds + TIMEOUT))
             finally:
                 self._waiting = None
             return self._state.answer or answer
@@ -217,7 +224,9 @@ class PolicyFollower:
             self._state.set_fault(SIGNED, None)
         except EngineRefusedError as error:
             what = "timestamp, so nothing is contact" if heads else "key sets"
-            self._state.set_fault(SIGNED, f"the engine gives no {what}: {error}")
+            is_behind = isinstance(error, BehindError)
+            text = f"the engine gives no {what}: {error}" + (f"; {RESTORE}" if is_behind else "")
+            self._state.set_fault(SIGNED, text, "behind" if is_behind else "")
         return SignedFacts(keys, timestamp, heads)
 
     async def _send_versions(
@@ -288,13 +297,15 @@ class PolicyFollower:
             if problem is not None:
                 refused[wanted] = problem, self._clock() + self._refusals.next()
         self._refused_bundles = refused
-        self._state.set_fault(BUNDLE, "; ".join(problem for problem, _ in refused.values()) or None)
+        problems = [problem for problem, _ in refused.values()]
+        is_lost = any(NO_BUNDLE in problem for problem in problems)
+        self._state.set_fault(BUNDLE, "; ".join(problems) or None, "behind" if is_lost else "")
         return answer if due else None
 
     async def _offer_bundle(self, engine: Engine, wanted: BundleVersion) -> str | None:
         data = await await_answer(engine.bundle(wanted.bundle))
         if data is None:
-            return f"the engine has no bundle {wanted.bundle}, which version {wanted.version} names: push it again"
+            return f"{NO_BUNDLE} {wanted.bundle}, which version {wanted.version} names; {RESTORE}"
         if len(data) > MAX_BUNDLE:
             return f"the engine's bundle of version {wanted.version} has {len(data)} bytes; the most is {MAX_BUNDLE}"
         try:

@@ -8,7 +8,7 @@ import msgspec
 
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import StoredReport
-from hooklatch.fleet.enrolment import NOBODY, Enrolments
+from hooklatch.fleet.enrolment import NOBODY, VANISHED, Enrolments
 from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
 from hooklatch.fleet.reports import (
     LEFT,
@@ -117,6 +117,8 @@ def list_host_statuses(
             problem = "it has a log and no report: its link has never reported, or its report was removed"
             problems = (problem, *enrolments.list_strangers(host))
             statuses[host] = HostStatus(host=host, is_silent=True, epoch=epoch, behind=newest, wrong=problems)
+    for host in enrolments.joined - statuses.keys():
+        statuses[host] = HostStatus(host=host, is_silent=True, behind=newest, wrong=(VANISHED,))
     return sorted(statuses.values(), key=lambda status: (not status.is_silent, not status.wrong, status.host))
 
 

@@ -108,8 +108,9 @@ async def trim_hosts(
     written_notes: list[TrimmedHost] = []
     kept_texts = [finding.text for finding in excess]
     for host, epoch in logs:
-        batches = await list_bare_batches(engine, host, epoch)
-        cut = count_older(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
+        older_than = now - int(older * 1000)
+        batches = await list_bare_batches(engine, host, epoch, older_than)
+        cut = count_older(batches, older_than, keeps_newest=(host, epoch) in ships_to)
         if not cut:
             continue
         try:
@@ -138,11 +139,13 @@ def count_in_note(note: TrimNote, batches: Sequence[RecordBatch], before: TrimNo
     return msgspec.structs.replace(note, batches=noted + sum(batch.last > through for batch in batches))
 
 
-async def list_bare_batches(engine: Engine, host: str, epoch: int) -> list[RecordBatch]:
-    """Return the batches of a log without their data, which may be gigabytes."""
+async def list_bare_batches(engine: Engine, host: str, epoch: int, older_than: int) -> list[RecordBatch]:
+    """Return the batches of a log up to the first that is not older, and a few more, without their data."""
     bare_batches: list[RecordBatch] = []
     while batches := await engine.batches(host, epoch, bare_batches[-1].last if bare_batches else 0, limit=AT_ONCE):
         bare_batches += [msgspec.structs.replace(batch, data=b"") for batch in batches]
+        if any(batch.at >= older_than for batch in batches):
+            break
     return bare_batches
 
 

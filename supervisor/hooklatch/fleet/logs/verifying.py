@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hooklatch.fleet.engine.engine import Engine, StoredReport
-from hooklatch.fleet.enrolment import read_enrolments
+from hooklatch.fleet.enrolment import VANISHED, read_enrolments
 from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, ShippedByHost
 from hooklatch.fleet.logs.reading import MAX_BYTES, LogFinding, describe_rest, limit_epochs, scan_fleet
 from hooklatch.fleet.logs.trimming import read_trimmed
@@ -38,8 +38,9 @@ async def verify_hosts(
     scan = await scan_fleet(engine, hosts)
     reports = {report.host: report for report in scan.reports}
     logs, excess = (scan.logs, list[LogFinding]()) if hosts else limit_epochs(scan.logs)
-    enrolments = await read_enrolments(engine)
-    checks = {host: HostCheck(host, fleet, enrolments) for host in sorted(scan.hosts)}
+    enrolments = await read_enrolments(engine, is_required=not hosts)
+    names = scan.hosts if hosts else scan.hosts | enrolments.joined
+    checks = {host: HostCheck(host, fleet, enrolments) for host in sorted(names)}
     epochs: dict[str, list[int]] = {host: [] for host in checks}
     for host, epoch in logs:
         epochs[host].append(epoch)
@@ -99,12 +100,14 @@ async def verify_host(
         check.add_finding("time", false_time)
     if host_report is not None and report is not None:
         check.check_arrivals(host_report, min(report.at, now))
+    if report is None and not epochs:
+        check.add_finding("engine", VANISHED)
     check.check_vouched()
     check.check_name(shipped)
     verified = check.end(host_report, witnesses)
     if was_trimmed:
         verified.notes.append("an operator trimmed this log in the meantime, so batches were not counted: verify again")
-    if report is None:
+    if report is None and epochs:
         verified.notes.append("it has no report: its link has never reported, or the report was removed")
     if comparison is not None:
         verified.local = comparison.end(check.heads(current))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import attrgetter
 
 import msgspec
 import trio
@@ -56,7 +57,14 @@ from hooklatch.fleet.roles import (
     sign_timestamp,
 )
 from hooklatch.fleet.signing import PrivateKey, PublicKey
-from hooklatch.fleet.version_copies import keep_bundle, keep_key_sets, keep_versions, read_kept_key_sets
+from hooklatch.fleet.version_copies import (
+    keep_bundle,
+    keep_key_sets,
+    keep_timestamp,
+    keep_versions,
+    read_kept_key_sets,
+    read_kept_versions,
+)
 
 __all__ = [
     "AGREEING", "LastSeenHead", "ReceivedReport", "LostRaceError", "Publisher", "PushOutput", "UnknownOutcomeError",
@@ -87,12 +95,17 @@ class LastSeenHead:
         self._url = url
 
     def read_head(self) -> PolicyHead:
-        """Return the head, START if there is no file."""
+        """Return the newest head of the file and of the copy, START if there is neither."""
+        head = START
         try:
+            for envelope in read_kept_versions(self.copy):
+                head = max(head, PolicyHead(read_payload(envelope).version, envelope.digest), key=attrgetter("version"))
             with open_regular_file(self.path) as file:
-                return msgspec.json.decode(file.read(MAX_FILE), type=SeenHeadFile).head
+                return max(
+                    msgspec.json.decode(file.read(MAX_FILE), type=SeenHeadFile).head, head, key=attrgetter("version")
+                )
         except FileNotFoundError:
-            return START
+            return head
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FleetError(
                 f"{self.path}, which holds the newest version that was seen of the fleet, cannot be read:"
@@ -118,6 +131,11 @@ class LastSeenHead:
         """Keep key sets."""
         with self._writing():
             keep_key_sets(self.copy, stored)
+
+    def keep_timestamp(self, stored: bytes) -> None:
+        """Keep the newest timestamp."""
+        with self._writing():
+            keep_timestamp(self.copy, stored)
 
     def keep_bundle(self, digest: str, data: bytes) -> None:
         """Keep a bundle."""
@@ -260,6 +278,12 @@ class Publisher:
         self._trusted |= self.keys  # the history is read past what earlier keys have signed
         self.key_set, self.keys = key_set, key_set.index_policy_keys()
 
+    @property
+    def timestamp_role(self) -> RoleKeys:
+        """Return whose timestamps hosts believe."""
+        listed = RoleKeys(tuple(key.text for key in self.keys.values()))
+        return self.key_set.timestamp if self.key_set is not None else listed
+
     async def put_key_set(self, data: bytes) -> KeySet:
         """Append a key set, which must follow the newest one.
 
@@ -394,6 +418,8 @@ class Publisher:
             await self.engine.put_timestamp(data)
             # Another publisher may have pushed since, and signed its timestamp before this one took its place.
             if (await self.read({})).head == head:
+                if self._memory is not None:
+                    self._memory.keep_timestamp(data)
                 return stamp
         raise FleetError("other publishers push all the time, so no timestamp stays true")
 
@@ -403,9 +429,7 @@ class Publisher:
         if stored is None:
             return now
         try:
-            listed = RoleKeys(tuple(key.text for key in self.keys.values()))
-            role = self.key_set.timestamp if self.key_set is not None else listed
-            before = read_timestamp(stored[1], self.fleet, role, None, now)
+            before = read_timestamp(stored[1], self.fleet, self.timestamp_role, None, now)
         except FleetError:  # no host takes it either
             return now
         return max(now, before.at + 0.001)

@@ -7,7 +7,9 @@ engine has is replaced.  So it takes no private key, only the right to write the
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -16,9 +18,15 @@ from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.manifests import FleetError, Manifest, PolicyHead, SignedManifest, read_payload
 from hooklatch.fleet.publishing.publisher import Publisher
 from hooklatch.fleet.publishing.versions import VersionHistory, encode_envelope
-from hooklatch.fleet.roles import read_number
+from hooklatch.fleet.roles import read_number, read_timestamp
 from hooklatch.fleet.signing import PublicKey
-from hooklatch.fleet.version_copies import find_following, read_kept_bundle, read_kept_key_sets, read_kept_versions
+from hooklatch.fleet.version_copies import (
+    find_following,
+    read_kept_bundle,
+    read_kept_key_sets,
+    read_kept_timestamp,
+    read_kept_versions,
+)
 
 __all__ = ["NoCopyError", "RestoreReport", "restore_versions"]
 
@@ -55,6 +63,7 @@ async def restore_versions(
     added = history.entries[before.head.version :]
     for entry in added:
         await publisher.write(entry.manifest.version, encode_envelope(entry.envelope))
+    await restore_timestamp(publisher, history, folders)
     findings += [*missing, *list_other_versions(history, kept)]
     versions = [entry.manifest.version for entry in added]
     return RestoreReport(history.head.version, versions, count, key_sets_added, findings)
@@ -70,6 +79,20 @@ async def restore_key_sets(publisher: Publisher, folders: Sequence[str]) -> tupl
         except FleetError as error:
             findings.append(f"the key set {number} of the copies is not put back: {error}")
     return added, findings
+
+
+async def restore_timestamp(publisher: Publisher, history: VersionHistory, folders: Sequence[str]) -> None:
+    """Put back the newest timestamp: hosts do not believe an older one than they have seen."""
+    stored, newest = await publisher.engine.timestamp(), None
+    heads = {entry.head for entry in history.entries}
+    kept = [data for folder in folders for data in read_kept_timestamp(folder)]
+    for data in kept if stored is None else (stored[1], *kept):
+        with suppress(FleetError):  # an older one, or one that hosts do not take either
+            before = newest[0] if newest is not None else None
+            stamp = read_timestamp(data, publisher.fleet, publisher.timestamp_role, before, time.time())
+            newest = (stamp, data) if stamp.head in heads else newest
+    if newest is not None and (stored is None or newest[1] != stored[1]):
+        await publisher.engine.put_timestamp(newest[1])
 
 
 def read_copies(fleet: str, folders: Sequence[str]) -> list[SignedManifest]:

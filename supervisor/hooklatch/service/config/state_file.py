@@ -228,8 +228,9 @@ class StateFile:
             own.manifests = known.manifests | own.manifests
             own.builds = known.builds | own.builds
             own.trusted.update({folder: pins for folder, pins in known.trusted.items() if folder not in own.trusted})
-            own.fleet, own.contact = own.fleet or known.fleet, own.contact or known.contact
-            own.key_set = own.key_set or known.key_set
+            # A fleet's part takes nothing while the state is not believed, so what it has now is from before.
+            own.fleet, own.fleet_floor = known.fleet or own.fleet, known.fleet_floor or own.fleet_floor
+            own.contact, own.key_set = known.contact or own.contact, known.key_set or own.key_set
         self._moved_to = None if isinstance(look_up_path(self.path), PathAbsent) else free_name(self.path)
         return self._moved_to
 
