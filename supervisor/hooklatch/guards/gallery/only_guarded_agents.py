@@ -28,7 +28,7 @@ from hooklatch.guards import (
     strictest,
     strip_version,
 )
-from hooklatch.guards.interpreters import paths_in_code
+from hooklatch.guards.interpreters import RUNS_DATA, paths_in_code, runs_known_code
 from hooklatch.guards.paths import PathResolver, PlacedPath, is_match, split_parts
 from hooklatch.guards.unseen import may_be
 from hooklatch.shelltext.reading.unknown import find_first_run_word
@@ -206,6 +206,7 @@ SETTING = {
 }  # fmt: skip
 SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
+JUDGED_BY_WORDS = {"node", "perl", "ruby"}  # whose code starts nothing without one of the words of RUNS_DATA
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
 HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
 HOOKS_IN_HEAD = re.compile(r"(?<![\w-])hooks['\"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:")
@@ -222,6 +223,8 @@ INSTALLED = re.compile(r"(?:\S*/)?claude/versions/\S+")  # Claude Code's own pro
 ANY_NAME = re.compile(r"(?<![\w./-])(?:[\w.~/-]*/)?(" + "|".join(sorted(BY_NAME, key=len, reverse=True)) + r")\b")
 UNLESS = "a person starts it"
 SET_IN_CODE = re.compile(r"\b([A-Z][A-Z_]{3,})['\"]?\]?\s*(?:=(?!=)|:)")
+VALUES = re.compile(r"""(?:=|<<<\s*)\(?(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(?<=\()([^()]*)\))""")
+BEGIN = re.compile(r"\w[^$`*?\[{\\]*")  # of a word that is neither an option nor decided when the command runs
 ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
 BARE_ENVIRONMENT = "the agent would start without the variables that may say where its settings are"
 
@@ -281,8 +284,11 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
     if (agent := BY_NAME.get("claude" if INSTALLED.match(command.text) else name)) is not None:
         yield agent, command
         return
-    if command.program is None and may_be(command, text, ANY_NAME):  # C=claude; $C …
-        yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
+    if command.program is None:
+        if may_be(command, text, ANY_NAME):  # C=claude; $C …
+            yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
+        for value in ("".join(groups) for groups in VALUES.findall(text)):  # C='claude …'; $C
+            yield from list_started_by_value(value, command)
         return
     first = find_first_run_word(name, command.arguments) if name else None
     if is_script_of_node(command):
@@ -291,8 +297,26 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
         words = command.arguments[at:]
         for part in re.split(r"[/@]", words[0].text):
             if (agent := BY_NAME.get(part.removesuffix(".js"))) is not None:
-                yield agent, msgspec.structs.replace(command, program=agent.names[0], arguments=tuple(words[1:]))
+                yield agent, start_by(command, (*command.within, name), agent, words[1:])
                 break
+
+
+def list_started_by_value(value: str, command: Command) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that a command would start whose program, and perhaps more, is the value of a variable."""
+    named = ANY_NAME.search(value)
+    if named is None or value == named[0]:
+        return
+    try:
+        for other in commands(value):
+            yield from list_started(other, value)
+    except UnreadableCommandError:
+        agent = BY_NAME[named[1]]
+        yield agent, start_by(command, command.within, agent, [Word(value, False)])
+
+
+def start_by(command: Command, within: Sequence[str], agent: Agent, words: Sequence[Word]) -> Command:
+    """Return the start of an agent with these words, as a command does it."""
+    return msgspec.structs.replace(command, program=agent.names[0], within=tuple(within), arguments=tuple(words))
 
 
 def is_script_of_node(command: Command) -> bool:
@@ -317,10 +341,22 @@ def judge_start(agent: Agent, command: Command) -> Any:
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
         return ask(f"{name} runs elsewhere, where it is unknown which guards it has")
     is_given = not {"xargs", "parallel"}.isdisjoint(command.within)
-    open_words = [word for word in words if not word.is_known]
-    if is_given or (open_words and (agent.flags or open_words[0] is words[0])):
+    if is_given or any(is_open(agent, before, word) for before, word in itertools.pairwise([None, *words])):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
+
+
+def is_open(agent: Agent, before: Word | None, word: Word) -> bool:
+    """Return whether a word that is decided only when the command runs may be one of an agent's flags or verbs."""
+    if word.is_known or not (agent.flags or before is None):
+        return False
+    begin = BEGIN.match(word.text) if word.is_one else None
+    if begin is None:
+        return True
+    if before is None:
+        return any(verb.startswith(begin[0]) for verb in agent.verbs)
+    is_value = before.text.startswith("-")
+    return is_value and any(plain(flag.partition("=")[0]) in plain(before.text) for flag in agent.flags if "=" in flag)
 
 
 def list_before_end(words: Sequence[Word]) -> list[Word]:
@@ -401,7 +437,7 @@ def judge_other(command: Command, begin: str) -> Any:
     if follows is not None and first not in SHOWING and (not follows or re.fullmatch(follows, first) is not None):
         return ask(f"{name} is an agent that hooklatch does not guard")
     if strip_version(name).startswith(INTERPRETERS):
-        return strictest(judge_code(code, begin) for code in codes_of(command))
+        return strictest(judge_code(code, begin, name=name) for code in codes_of(command))
     if name in NAMING and (agent := find_program(command)) is not None:
         return ask(f"{agent} would have another name, by which its flags are not known")
     return None
@@ -417,9 +453,11 @@ def find_program(command: Command) -> str | None:
     return None
 
 
-def judge_code(code: str, begin: str) -> Any:
+def judge_code(code: str, begin: str, *, name: str = "") -> Any:
     """Judge code of any language: whether it starts an agent in one of its ways around, or writes its files."""
-    for match in ANY_NAME.finditer(code):
+    is_python = name.startswith(("python", "pypy"))
+    is_talk = runs_known_code(code) if is_python else name in JUDGED_BY_WORDS and RUNS_DATA.search(code) is None
+    for match in () if is_talk else ANY_NAME.finditer(code):
         agent = BY_NAME[match[1]]
         words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
         if (flag := next(list_flags(agent, words), None)) is not None:

@@ -28,7 +28,7 @@ __all__ = ["find_first_run_word", "list_possible_scripts", "list_possible_comman
 
 OF_PACKAGE: Final = re.compile(r"\A(?:npm|jsr):|(?<=\w)@[^/@]*\Z")  # a program as a package: npm:rimraf@5
 MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
-KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING})
+KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING}) - {"tmux"}  # which takes words, too
 LATER: Final = Word("one of many words that name a program", False)
 # In a text, these are words of English, too.
 ENGLISH: Final = frozenset(
