@@ -341,7 +341,7 @@ def judge_start(agent: Agent, command: Command) -> Any:
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
         return ask(f"{name} runs elsewhere, where it is unknown which guards it has")
     is_given = not {"xargs", "parallel"}.isdisjoint(command.within)
-    if is_given or any(is_open(agent, before, word) for before, word in itertools.pairwise([None, *words])):
+    if is_given or any(is_open(agent, *pair) for pair in zip((None, *words), words, strict=False)):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
 
