@@ -31,7 +31,7 @@ from hooklatch.guards import (
 from hooklatch.guards.interpreters import RUNS_DATA, paths_in_code, runs_known_code
 from hooklatch.guards.paths import PathResolver, PlacedPath, is_match, split_parts
 from hooklatch.guards.unseen import may_be
-from hooklatch.shelltext.reading.unknown import find_first_run_word
+from hooklatch.shelltext.reading.unknown import find_first_run_word, find_run_program
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -207,6 +207,7 @@ SETTING = {
 SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
 JUDGED_BY_WORDS = {"node", "perl", "ruby"}  # whose code starts nothing without one of the words of RUNS_DATA
+EXECUTING = {"-e", "-c", "-x", "--exec", "--command", "--cmd"}  # of any program: what follows may be a command
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
 HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
 HOOKS_IN_HEAD = re.compile(r"(?<![\w-])hooks['\"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:")
@@ -291,10 +292,14 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
             yield from list_started_by_value(value, command)
         return
     first = find_first_run_word(name, command.arguments) if name else None
+    if first is not None and find_run_program(name, command.arguments) is not None:
+        return  # which is a command of its own
     if is_script_of_node(command):
         first = 0
     for at in range(len(command.arguments) if first is None else first, len(command.arguments)):
         words = command.arguments[at:]
+        if at and command.arguments[at - 1].text in EXECUTING:
+            yield from list_started_by_value(words[0].text, command)
         for part in re.split(r"[/@]", words[0].text):
             if (agent := BY_NAME.get(part.removesuffix(".js"))) is not None:
                 yield agent, start_by(command, (*command.within, name), agent, words[1:])

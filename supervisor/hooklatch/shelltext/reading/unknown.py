@@ -24,12 +24,14 @@ from hooklatch.shelltext.reading.programs import (
 )
 from hooklatch.shelltext.words import Word
 
-__all__ = ["find_first_run_word", "list_possible_scripts", "list_possible_commands"]
+__all__ = ["find_first_run_word", "find_run_program", "list_possible_scripts", "list_possible_commands"]
 
 OF_PACKAGE: Final = re.compile(r"\A(?:npm|jsr):|(?<=\w)@[^/@]*\Z")  # a program as a package: npm:rimraf@5
 MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
 KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING}) - {"tmux"}  # which takes words, too
 LATER: Final = Word("one of many words that name a program", False)
+# What may stand before the program that a wrapper runs: direnv exec . git, nix develop -c git, rtk proxy git.
+BEFORE: Final = RUN | {".", "-c", "--command", "develop", "proxy", "err"}
 # In a text, these are words of English, too.
 ENGLISH: Final = frozenset(
     {"find", "kill", "touch", "command", "env", "node", "tee", "su", "halt", "reboot", "shutdown"}
@@ -62,10 +64,29 @@ def find_first_run_word(name: str, words: Sequence[Word]) -> int | None:
     return None if name in GUARDED else 0
 
 
+def find_run_program(name: str, words: Sequence[Word]) -> int | None:
+    """Return at which word a known program begins that a program of no table runs for sure; None if that is unknown.
+
+    All words behind it are its own, and so no other commands: rtk git commit -m 'rm is refused', op run -- grep rm.
+    """
+    first = find_first_run_word(name, words)
+    if first is None:
+        return None
+    end = next((at for at, word in enumerate(words) if word.text == "--"), -1) + 1
+    at = next((at for at in range(max(first, end), len(words)) if words[at].text not in BEFORE), len(words))
+    is_sure = at and (at in (first, end) or all(word.text in BEFORE for word in words[first:at]))
+    if at == len(words) or not (is_sure or name == "rtk") or not words[at].is_known:
+        return None
+    return at if words[at].text in TELLING | GUARDED and (name, words[at].text) != ("rtk", "test") else None
+
+
 def list_possible_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Yield what a program may run by words that stand one by one."""
     first = find_first_run_word(name, words)
     if first is None:
+        return
+    if (at := find_run_program(name, words)) is not None:
+        yield words[at:]
         return
     count = 0
     for at in range(first, len(words)):
@@ -94,7 +115,7 @@ def list_possible_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
                 yield make_script_word(found[1], word)
         return
     first = find_first_run_word(name, words)
-    for word in words[first:] if first is not None else ():
+    for word in words[first:] if first is not None and find_run_program(name, words) is None else ():
         text = VALUE_BEHIND.sub("", word.text)
         if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
             yield make_script_word(text, word)
