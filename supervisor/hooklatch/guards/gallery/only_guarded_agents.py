@@ -227,6 +227,7 @@ SET_IN_CODE = re.compile(r"\b([A-Z][A-Z_]{3,})['\"]?\]?\s*(?:=(?!=)|:)")
 VALUES = re.compile(r"""(?:=|<<<\s*)\(?(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(?<=\()([^()]*)\))""")
 BEGIN = re.compile(r"\w[^$`*?\[{\\]*")  # of a word that is neither an option nor decided when the command runs
 ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
+DECIDES = "decides which settings and hooks an agent has; a person sets it"
 BARE_ENVIRONMENT = "the agent would start without the variables that may say where its settings are"
 
 
@@ -245,6 +246,10 @@ def only_guarded_agents(event: Any) -> Any:
         places = PathResolver(call.begin).of_text(path)
         if (answer := judge_places(places, path, is_whole=call.is_losing, has_hooks=has_hooks)) is not None:
             return answer
+    if any(STARTUP.fullmatch(path) for path in call.paths):  # a shell or direnv sets what these say
+        names = (match[1] for text in list_texts(event.tool_input) for match in ASSIGNED.finditer(text))
+        if (name := next(filter(is_own_variable, names), None)) is not None:
+            return deny(f"{name} {DECIDES}")
     return strictest(
         (
             *(judge_code(code, call.begin) for code in call.codes),
@@ -394,7 +399,6 @@ def plain(option: str) -> str:
 
 def judge_variables(text: str, found: Sequence[Command], started: Sequence[Command]) -> Any:
     """Judge the variables that a text sets: an agent's own at all times, everybody's where it starts an agent."""
-    own = [pattern for agent in AGENTS for pattern in agent.variables]
     spoken = [words for command in found if command.program in SAYING for words in list_spoken(command, found)]
     spoken += [word.text for start in started for word in start.arguments if " " in word.text]  # what an agent is told
     assigned = [match[1] for match in ASSIGNED.finditer(text)]
@@ -412,11 +416,16 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Comma
             if command.has_option("-i", "--ignore-environment"):
                 return ask(BARE_ENVIRONMENT)
     for name in (*assigned, *named):
-        if any(fnmatchcase(name, pattern) for pattern in own):
-            return deny(f"{name} decides which settings and hooks an agent has; a person sets it")
+        if is_own_variable(name):
+            return deny(f"{name} {DECIDES}")
         if started and any(fnmatchcase(name, pattern) for pattern in OF_ALL):
             return deny(f"with {name} set, the agent may have other settings and no guards; {UNLESS}")
     return None
+
+
+def is_own_variable(name: str) -> bool:
+    """Return whether a variable is one that an agent takes its settings or hooks from."""
+    return any(fnmatchcase(name, pattern) for agent in AGENTS for pattern in agent.variables)
 
 
 def list_spoken(command: Command, found: Sequence[Command]) -> Iterator[str]:
