@@ -22,7 +22,6 @@ from hooklatch.cli.hosts.changing import (
     plan_settings_uninstall,
     starts_daemon,
 )
-from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.effective import SERVICE
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
 from hooklatch.cli.hosts.machine_files import TITLES
@@ -42,7 +41,7 @@ from hooklatch.hosts.host import Host, HostEventSpec
 from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
 __all__ = [
-    "HostInstall", "add_install", "add_uninstall", "apply_host", "count_changes", "describe_unread_part", "find_layout",
+    "HostInstall", "add_install", "add_uninstall", "apply_host", "count_changes", "find_layout",
     "list_host_notes", "list_settings_files", "plan_host",
 ]  # fmt: skip
 
@@ -193,6 +192,9 @@ def plan_host(arguments: argparse.Namespace) -> HostInstall:
             plans = [plan_edit(path, edit, partial(remove_tables, path), os.environ)]
         else:
             plans = adopting.plan_adoption(layout, path, handlers, others)
+            fault = layout.describe_unread_part(host.title, path, plans[0].old)
+            if fault is not None and layout.has_comments is not None:
+                raise FileError(f"{fault}; nothing was changed: take it out, then try again")
         plans[0] = agent_plugin.plan_status_line(plans[0], layout, arguments)
     return HostInstall(host, layout, scope, program, version, why, no_program, others, plans)
 
@@ -230,8 +232,8 @@ def list_host_notes(install: HostInstall, backups: list[str | None], arguments: 
         )
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(change.path, install.program, arguments)
-    if layout.form == "json" and (fault := describe_unread_part(host, layout, change.path, change.new)) is not None:
-        notes.insert(0, f"NOT ACTIVE{'?' if layout.has_comments is None else ''}: {fault}")
+    if layout.form == "json" and (fault := layout.describe_unread_part(host.title, change.path, change.new)):
+        notes.insert(0, f"NOT ACTIVE?: {fault}")
     if arguments.start:
         notes += list_start_notes(arguments)
     elif not is_served(arguments):
@@ -366,17 +368,6 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
             f"nothing of hooklatch is in {layout.managed}" if paths else f"{host.title}: {layout.managed_fault}"
         )
     return Exit.OK
-
-
-def describe_unread_part(host: Host, layout: SettingsLayout, path: str, data: bytes | None) -> str | None:
-    """Return a text on what a host does not read in a file, though hooklatch does: it then ignores the whole file."""
-    error = find_beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
-    if error is None:
-        return None
-    place = f"{path}:{error.line}:{error.column}"
-    if layout.has_comments is None:
-        return f"{host.title} may not read {error.what} ({place}), and ignore the whole file"
-    return f"{host.title} does not read {error.what} ({place}), and ignores the whole file"
 
 
 def list_start_notes(arguments: argparse.Namespace) -> Iterator[str]:
