@@ -251,7 +251,10 @@ def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Name
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
     with convert_file_errors():
-        plans = [managed.plan_managed(path, text, os.environ) for path, text in texts.items()]
+        for path in managed.list_foreign(texts, os.environ) if arguments.dry_run and not arguments.json else ():
+            for line in (f"what its owner puts into {path}:", "", *texts[path].splitlines(), ""):
+                output.say_exact(line)
+        plans = [managed.plan_managed(path, text, os.environ, layout.name) for path, text in texts.items()]
         if os.geteuid() != 0 and not arguments.dry_run:
             raise CommandError(Exit.NOT_PERMITTED, f"only root can write {layout.managed}: run it with sudo")
         for plan in plans:
@@ -347,7 +350,7 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
     """Delete our files of the layer that only root can write."""
     paths = layout.managed_files
     with convert_file_errors():
-        plans = [managed.plan_managed(path, None, os.environ) for path in paths]
+        plans = [managed.plan_managed(path, None, os.environ, layout.name) for path in paths]
         changes = [plan for plan in plans if not plan.is_none]
         if changes and os.geteuid() != 0 and not arguments.dry_run:
             raise CommandError(Exit.NOT_PERMITTED, f"only root can delete {changes[-1].path}: run it with sudo")
