@@ -42,6 +42,10 @@ async def spend(daemon: Daemon, tokens: int) -> None:
         "input_tokens": tokens - 5, "cached_input_tokens": tokens - 10, "cache_write_input_tokens": 0,
         "output_tokens": 5, "reasoning_output_tokens": 0, "total_tokens": tokens,
     }  # fmt: skip
+    await tell_codex_usage(daemon, usage)
+
+
+async def tell_codex_usage(daemon: Daemon, usage: object) -> None:
     document = {
         "session_id": "s", "turn_id": "t", "cwd": "/", "model": "m", "hook_event_name": "PostModelRequest",
         "status": "completed", "error": None, "token_usage": usage,
@@ -171,3 +175,18 @@ async def test_the_tokens_of_codex_count_once_and_outlive_the_daemon(tmp_path: P
 
     assert verdicts([before, under, after]) == ["pass", "pass", "deny"]
     assert "2,500 tokens for a session" in after["reason"]
+
+
+@pytest.mark.parametrize(
+    "usage", [{"input": 5, "output": 5}, {"prompt_tokens": 5}, [], {"output_tokens": "5"}], ids=str
+)
+async def test_tokens_in_words_that_are_not_known_end_the_calls(tmp_path: Path, usage: object) -> None:
+    async with running_daemon(tmp_path, guard(TOKENS=2500)) as daemon:
+        await tell_codex_usage(daemon, {"output_tokens": 5, "service_tier": "default"})
+        await tell_codex_usage(daemon, {})
+        before = await call(daemon)
+        await tell_codex_usage(daemon, usage)
+        after = await call(daemon, path="b")
+
+    assert verdicts([before, after]) == ["pass", "deny"]
+    assert "unknown what was spent" in after["reason"]

@@ -88,10 +88,10 @@ SCENES = {
             ends={"ask": ASKED, "no_daemon": NOBODY},
         ),
         Scene(Qwen(), ["--yolo", "--auth-type", "openai"], "Type your message", ends={"no_daemon": NOBODY}),
-        # A notice beside the call for half a minute, and a note that stays once the turn has ended.
+        # A notice beside the call for half a minute, whose title may go first. A note stays once the turn ends.
         Scene(
             OpenCode(), [], "Ask anything", ends=dict.fromkeys(CASES, TOAST),
-            then=[{"wait": DONE}, {"wait": "Not run: bash"}, {"gone": TOAST}],
+            then=[{"wait": DONE}, {"wait": "Not run: bash"}, {"gone": TOAST}, {"gone": "Run: ┃"}],
         ),
         Scene(
             Copilot(), ["--allow-all-tools", "--allow-all-paths", "--no-color"], "/ commands", settle_copilot,

@@ -149,11 +149,11 @@ class CallLedger:
             session.mismatches[mismatch.cause] += 1
         return mismatch
 
-    def believe(self, key: CallKey, mismatch: Mismatch | None) -> None:
-        """Correct an unasked call that an earlier daemon was asked about: it ran as judged, or was overruled."""
+    def believe(self, key: CallKey, mismatch: Mismatch | None, *, instead_of: Mismatch = "unasked") -> None:
+        """Correct a call that an earlier daemon was asked about: it ran as judged, or was overruled."""
         session = self._session(key.place)
-        session.ran_asked += 1
-        session.mismatches["unasked"] -= 1
+        session.ran_asked += instead_of == "unasked"
+        session.mismatches[instead_of] -= 1
         if mismatch is not None:
             session.mismatches[mismatch] += 1
         session.mismatches = +session.mismatches

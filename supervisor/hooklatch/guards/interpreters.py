@@ -18,7 +18,7 @@ from typing import Final
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.reading.codes import strip_version, write_out
 
-__all__ = ["codes_of", "paths_in_code", "reads_data", "strip_version"]
+__all__ = ["RUNS_DATA", "codes_of", "paths_in_code", "reads_data", "runs_known_code", "strip_version"]
 
 # The option of an interpreter that the program follows.  An interpreter that is not here is not known.
 PROGRAM_OPTIONS: Final = {

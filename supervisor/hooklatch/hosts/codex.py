@@ -109,7 +109,7 @@ def read_usage(given: object) -> object:
 
     Codex counts what was read from a cache, or written to it, in the input too.
     """
-    if not isinstance(given, dict):
+    if not isinstance(given, dict) or "output_tokens" not in given:
         return given
     counts = cast("dict[str, Any]", given)
     fresh, read, written = map(counts.get, ("input_tokens", "cached_input_tokens", "cache_write_input_tokens"))

@@ -56,6 +56,8 @@ def test_copies_are_private_pass_their_cases_and_are_not_overwritten() -> None:
         written = {path: path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
         assert set(written.values()) == {0o700, 0o600}
         assert (folder / "ceilings.py").read_text() == read_guard_source("ceilings")
+        assert "until" in done.stderr
+        assert "has the table [state] with kept = true" in done.stderr
 
         again = place.run("guards", "add", "git_rules", "ceilings")
         assert again.returncode == 73

@@ -229,12 +229,12 @@ def test_cursor_is_told_to_fail_closed(place: Place) -> None:
 
 
 def test_a_settings_file_keeps_every_byte_and_names_its_backup(place: Place) -> None:
-    path = place.folder / USER["claude-code"]
+    path = place.folder / USER["auggie"]
     path.parent.mkdir()
     text = '{\r\n\t// mine\r\n\t"permissions": {"deny": ["Read(.env)"]},\r\n}\r\n'
     path.write_bytes(text.encode())
 
-    done = place.run("install", "claude-code")
+    done = place.run("install", "auggie")
     after = path.read_bytes().decode()
 
     head, tail = text.split("\r\n}")
@@ -242,10 +242,46 @@ def test_a_settings_file_keeps_every_byte_and_names_its_backup(place: Place) -> 
     assert after.endswith(f"\r\n}}{tail}")
     assert "\n" not in after.replace("\r\n", "")
     assert f"backup: {path}.hooklatch-backup" in done.stdout
-    what = "Claude Code does not read a comment"
-    assert f"note: NOT ACTIVE: {what} ({path}:2:2), and ignores the whole file" in done.stdout
-    assert place.run("uninstall", "claude-code").returncode == 0
+    assert "NOT ACTIVE" not in done.stdout
+    assert place.run("uninstall", "auggie").returncode == 0
     assert path.read_bytes() == text.encode()
+
+
+def test_what_a_program_was_not_seen_to_read_is_named(place: Place) -> None:
+    path = place.folder / USER["cursor"]
+    path.parent.mkdir()
+    path.write_text("{} // mine\n")
+
+    done = place.run("install", "cursor")
+
+    assert done.returncode == 0
+    assert f"note: NOT ACTIVE?: Cursor may not read a comment ({path}:1:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "what"),
+    [
+        ("claude-code", "{\n  // mine\n}\n", "Claude Code does not read a comment (PATH:2:3)"),
+        ("codex", '{\n  "a": 1,\n}\n', "Codex does not read a comma before a closing bracket (PATH:2:9)"),
+        ("codex", "\ufeff{}\n", "Codex does not read a byte order mark (PATH:1:1)"),
+        ("copilot", "{} // mine\n", "Copilot CLI does not read a comment (PATH:1:4)"),
+        ("gemini", "\ufeff{}\n", "Gemini CLI does not read a byte order mark (PATH:1:1)"),
+    ],
+    ids=["a comment", "a comma", "a mark", "a comment for Copilot", "a mark for Gemini"],
+)
+def test_a_file_that_the_program_itself_cannot_read_is_refused_and_left(
+    place: Place, host: str, text: str, what: str
+) -> None:
+    path = place.folder / USER[host]
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+    done = place.run("install", host)
+
+    assert done.returncode == 65
+    expected = what.replace("PATH", str(path)) + ", and ignores the whole file; nothing was changed: take it out"
+    assert expected in done.stderr
+    assert path.read_text() == text
 
 
 def test_what_cannot_be_parsed_is_refused_with_its_place(place: Place) -> None:

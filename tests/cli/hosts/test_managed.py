@@ -100,6 +100,24 @@ def test_a_managed_file_of_somebody_else_is_named_and_untouched(name: str, machi
     assert not machine.path(LAYOUTS["opencode"].managed_files[0]).exists()
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if not LAYOUTS[name].is_plugin])
+def test_the_owner_of_a_managed_file_is_shown_what_to_put_in_and_that_is_enough(name: str, machine: Machine) -> None:
+    path = machine.path(LAYOUTS[name].managed)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"theirs": true}\n' if path.suffix == ".json" else "theirs = true\n")
+
+    shown = machine.run("install", name, "--managed", "--dry-run")
+    head, _, text = shown.stdout.partition("\n\n")
+    joined = f"theirs = true\n{text}" if path.suffix == ".toml" else json.dumps({"theirs": True, **json.loads(text)})
+    path.write_text(joined)
+    installed = machine.run("install", name, "--managed")
+
+    assert shown.returncode == 73
+    assert f"what its owner puts into {LAYOUTS[name].managed}:" in head
+    assert installed.returncode == 0, installed.stderr
+    assert path.read_text() == joined
+
+
 def test_what_the_owner_of_a_managed_file_has_put_in_is_enough(machine: Machine) -> None:
     path = machine.path(LAYOUTS["copilot"].machine.beside)
     path.parent.mkdir(parents=True)

@@ -127,25 +127,43 @@ async def test_it_stays_red_and_a_call_between_is_no_alarm_after_a_restart(tmp_p
         assert sorted(await causes(admin)) == ["overruled", "overruled", "unasked"]
 
 
+async def tell_gemini(daemon: Daemon, event: str, command: str) -> None:
+    """Report one event as Gemini CLI does, which gives calls no ids."""
+    document = {"hook_event_name": event, "session_id": "s1", "tool_name": "shell", "tool_input": {"command": command}}
+    client = daemon.connect()
+    await client.call("host", host="gemini", event=event, environ={}, document=document)
+    await client.aclose()
+
+
 async def test_a_call_that_our_own_hook_changed_is_no_alarm_after_a_restart_where_calls_have_no_ids(
     tmp_path: Path,
 ) -> None:
-    async def tell(daemon: Daemon, event: str, tool: str, command: str) -> None:
-        document = {"hook_event_name": event, "session_id": "s1", "tool_name": tool, "tool_input": {"command": command}}
-        client = daemon.connect()
-        await client.call("host", host="gemini", event=event, environ={}, document=document)
-        await client.aclose()
-
     async with running_daemon(tmp_path, FILES) as daemon:
-        await tell(daemon, "BeforeTool", "run_shell_command", "mv")
+        await tell_gemini(daemon, "BeforeTool", "mv")
 
     async with running_daemon(tmp_path, FILES) as daemon, daemon.administrator() as admin:
-        await tell(daemon, "AfterTool", "run_shell_command", "mv -n")
-        await tell(daemon, "AfterTool", "run_shell_command", "rm -n")
+        await tell_gemini(daemon, "AfterTool", "mv -n")
+        await tell_gemini(daemon, "AfterTool", "rm -n")
 
         status = await admin.until_status(lambda status: bool(status["wrong"]))
-        assert [finding["what"].partition(" ran")[0] for finding in status["wrong"]] == ["unasked: run_shell_command"]
+        assert [finding["what"].partition(" ran")[0] for finding in status["wrong"]] == ["unasked: shell"]
         assert await calls_of(admin) == {"ran": 2, "asked": 1, "as_judged": 1, "unasked": 1}
+
+
+async def test_calls_of_before_a_restart_are_not_taken_for_those_that_were_asked_since(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, FILES) as daemon:
+        await tell_gemini(daemon, "BeforeTool", "ls")
+        await tell_gemini(daemon, "BeforeTool", "rm")
+
+    async with running_daemon(tmp_path, FILES) as daemon, daemon.administrator() as admin:
+        for command in ("pwd", "whoami", "date"):
+            await tell_gemini(daemon, "BeforeTool", command)
+        for command in ("ls", "rm", "pwd", "cat"):
+            await tell_gemini(daemon, "AfterTool", command)
+
+        status = await admin.until_status(lambda status: len(status["wrong"]) > 1)
+        assert sorted(finding["what"].partition(":")[0] for finding in status["wrong"]) == ["altered", "overruled"]
+        assert await calls_of(admin) == {"ran": 4, "asked": 4, "as_judged": 2, "altered": 1, "overruled": 1}
 
 
 async def test_what_a_person_answered_in_the_agents_dialog_is_no_alarm(daemon: Daemon) -> None:

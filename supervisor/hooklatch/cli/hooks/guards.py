@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_add", "add_guards", "add_list", "add_show", "add_test", "guard_files"]
 
+KEPT = "kept = true"  # which a guard names that counts over restarts
 BELOW = (
     ("list", "hooks.guards", "list the guards of the gallery, and those of git repositories that are here"),
     ("show", "hooks.guards", "print the source of one, or with --cases what it stops and what it does not"),
@@ -174,6 +175,9 @@ def copy_guards(arguments: argparse.Namespace) -> int:
         if guard.is_missing:
             install = format_install_command(str(guard.needs))
             output.print_error(f"{guard.name} denies until a package is installed: {install}")
+    config = find_config_file(arguments.config, os.environ)
+    if any(KEPT in text for text in files.values()) and KEPT not in (read_text(config) or ""):
+        output.print_error(f"what is counted ends with the daemon, until {config} has the table [state] with {KEPT}")
     return Exit.OK
 
 

@@ -18,7 +18,7 @@ from difflib import unified_diff
 from typing import Any, cast
 
 from hooklatch.cli.hosts import install_record, settings_files
-from hooklatch.cli.hosts.editing import JsoncError, parse_jsonc
+from hooklatch.cli.hosts.editing import MARK, JsoncError, parse_jsonc
 from hooklatch.cli.hosts.entries import (
     SettingsShape,
     add_entries,
@@ -39,7 +39,6 @@ __all__ = [
     "plan_settings_uninstall", "plan_plugin_uninstall", "split_bom", "starts_daemon",
 ]  # fmt: skip
 
-MARK = "\ufeff"  # a byte order mark
 STARTING = re.compile(rb"--start[\"', ]+--config\b")  # in a command line, or in a list of its words
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, cast
 from hooklatch.cli.hosts import adopting, codex_trust, effective, install_record, managed, plugin, settings_files
 from hooklatch.cli.hosts.editing import JsoncError
 from hooklatch.cli.hosts.entries import InstalledHandler, find_entries, list_flat_handlers, list_handlers
-from hooklatch.cli.hosts.install import describe_unread_part, list_settings_files
+from hooklatch.cli.hosts.install import list_settings_files
 from hooklatch.cli.hosts.layouts import LAYOUTS, SettingsLayout
 from hooklatch.cli.hosts.others import Layer, list_other_hooks, list_result_hooks, read_document, read_documents
 from hooklatch.cli.hosts.plugin import is_plugin
@@ -237,7 +237,7 @@ def check_file(host: Host, layout: SettingsLayout, path: str) -> SettingsFileChe
         return check
     if not entries:
         return find_loss(check, layout, again)
-    if not is_toml and (fault := describe_unread_part(host, layout, path, data)) is not None:
+    if not is_toml and (fault := layout.describe_unread_part(host.title, path, data)) is not None:
         is_sure = layout.has_comments is not None
         check.add_finding(
             f"{'DEAD: ' if is_sure else ''}{fault}", "take it out, then: hooklatch doctor", is_problem=is_sure

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 __all__ = [
-    "JsoncError", "JsonNode", "find_beyond_json", "parse_jsonc", "Path", "append_to_list", "find_node",
+    "MARK", "JsoncError", "JsonNode", "find_beyond_json", "parse_jsonc", "Path", "append_to_list", "find_node",
     "remove_child",
 ]  # fmt: skip
 
@@ -24,6 +24,9 @@ TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
 STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+MARK: Final = "\ufeff"  # a byte order mark
 
 
 class JsoncError(ValueError):
@@ -162,10 +165,10 @@ def parse_jsonc(text: str) -> JsonNode | None:
     return root
 
 
-def find_beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
+def find_beyond_json(text: str, *, has_comments: bool, has_commas: bool = False) -> JsoncError | None:
     """Return the first part of a text that a parser of plain JSON refuses: a comment, or a comma too many.
 
-    `has_comments`: the parser accepts comments.
+    `has_comments`, `has_commas`: the parser accepts these.
     """
     position = 0
     while position < len(text):
@@ -175,7 +178,9 @@ def find_beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
             if not has_comments:
                 return JsoncError("a comment", text, position)
             position = max(JsoncParser(text).skip(position), position + 1)
-        elif text[position] == "," and text[JsoncParser(text).skip(position + 1) :][:1] in ("}", "]"):
+        elif (
+            not has_commas and text[position] == "," and text[JsoncParser(text).skip(position + 1) :][:1] in ("}", "]")
+        ):
             return JsoncError("a comma before a closing bracket", text, position)
         else:
             position += 1

@@ -22,7 +22,6 @@ from hooklatch.cli.hosts.changing import (
     plan_settings_uninstall,
     starts_daemon,
 )
-from hooklatch.cli.hosts.editing import find_beyond_json
 from hooklatch.cli.hosts.effective import SERVICE
 from hooklatch.cli.hosts.layouts import LAYOUTS, Scope, SettingsLayout, Version, format_version, is_known, make_handler
 from hooklatch.cli.hosts.machine_files import TITLES
@@ -42,7 +41,7 @@ from hooklatch.hosts.host import Host, HostEventSpec
 from hooklatch.paths import find_config_file, list_runtime_dirs, state_dir
 
 __all__ = [
-    "HostInstall", "add_install", "add_uninstall", "apply_host", "count_changes", "describe_unread_part", "find_layout",
+    "HostInstall", "add_install", "add_uninstall", "apply_host", "count_changes", "find_layout",
     "list_host_notes", "list_settings_files", "plan_host",
 ]  # fmt: skip
 
@@ -193,6 +192,9 @@ def plan_host(arguments: argparse.Namespace) -> HostInstall:
             plans = [plan_edit(path, edit, partial(remove_tables, path), os.environ)]
         else:
             plans = adopting.plan_adoption(layout, path, handlers, others)
+            fault = layout.describe_unread_part(host.title, path, plans[0].old)
+            if fault is not None and layout.has_comments is not None:
+                raise FileError(f"{fault}; nothing was changed: take it out, then try again")
         plans[0] = agent_plugin.plan_status_line(plans[0], layout, arguments)
     return HostInstall(host, layout, scope, program, version, why, no_program, others, plans)
 
@@ -230,8 +232,8 @@ def list_host_notes(install: HostInstall, backups: list[str | None], arguments: 
         )
     if layout.name == "codex":
         notes += codex_trust.settle_codex_trust(change.path, install.program, arguments)
-    if layout.form == "json" and (fault := describe_unread_part(host, layout, change.path, change.new)) is not None:
-        notes.insert(0, f"NOT ACTIVE{'?' if layout.has_comments is None else ''}: {fault}")
+    if layout.form == "json" and (fault := layout.describe_unread_part(host.title, change.path, change.new)):
+        notes.insert(0, f"NOT ACTIVE?: {fault}")
     if arguments.start:
         notes += list_start_notes(arguments)
     elif not is_served(arguments):
@@ -249,7 +251,10 @@ def install_managed(host: Host, layout: SettingsLayout, arguments: argparse.Name
     config = os.path.abspath(find_config_file(arguments.config, os.environ))
     runtime_dir = os.path.abspath(list_runtime_dirs(arguments.runtime_dir, os.environ)[0])
     with convert_file_errors():
-        plans = [managed.plan_managed(path, text, os.environ) for path, text in texts.items()]
+        for path in managed.list_foreign(texts, os.environ) if arguments.dry_run and not arguments.json else ():
+            for line in (f"what its owner puts into {path}:", "", *texts[path].splitlines(), ""):
+                output.say_exact(line)
+        plans = [managed.plan_managed(path, text, os.environ, layout.name) for path, text in texts.items()]
         if os.geteuid() != 0 and not arguments.dry_run:
             raise CommandError(Exit.NOT_PERMITTED, f"only root can write {layout.managed}: run it with sudo")
         for plan in plans:
@@ -345,7 +350,7 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
     """Delete our files of the layer that only root can write."""
     paths = layout.managed_files
     with convert_file_errors():
-        plans = [managed.plan_managed(path, None, os.environ) for path in paths]
+        plans = [managed.plan_managed(path, None, os.environ, layout.name) for path in paths]
         changes = [plan for plan in plans if not plan.is_none]
         if changes and os.geteuid() != 0 and not arguments.dry_run:
             raise CommandError(Exit.NOT_PERMITTED, f"only root can delete {changes[-1].path}: run it with sudo")
@@ -366,17 +371,6 @@ def uninstall_managed(host: Host, layout: SettingsLayout, arguments: argparse.Na
             f"nothing of hooklatch is in {layout.managed}" if paths else f"{host.title}: {layout.managed_fault}"
         )
     return Exit.OK
-
-
-def describe_unread_part(host: Host, layout: SettingsLayout, path: str, data: bytes | None) -> str | None:
-    """Return a text on what a host does not read in a file, though hooklatch does: it then ignores the whole file."""
-    error = find_beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
-    if error is None:
-        return None
-    place = f"{path}:{error.line}:{error.column}"
-    if layout.has_comments is None:
-        return f"{host.title} may not read {error.what} ({place}), and ignore the whole file"
-    return f"{host.title} does not read {error.what} ({place}), and ignores the whole file"
 
 
 def list_start_notes(arguments: argparse.Namespace) -> Iterator[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
+from hooklatch.cli.hosts.editing import MARK, JsoncError, find_beyond_json
 from hooklatch.cli.hosts.entries import SettingsShape
 from hooklatch.cli.hosts.machine_files import MACHINE_FILES, NONE, TITLES, MachineFiles, System, name_system
 from hooklatch.cli.hosts.text_forms import SCRIPT
@@ -82,8 +83,23 @@ class SettingsLayout:
     form: Literal["json", "toml", "scripts", "plugin"] = "json"
     system: System = "linux"
     machine: MachineFiles = NONE  # the layer that only root can write; `make_layouts` sets it
-    # Whether it accepts comments in its settings; None: not tried.  None of the programs accepts a comma too many.
+    # Whether it accepts comments in its settings; None: not tried.  And a comma too many, and a byte order mark.
     has_comments: bool | None = False
+    has_commas: bool = False
+    has_mark: bool = False
+
+    def describe_unread_part(self, title: str, path: str, data: bytes | None) -> str | None:
+        """Return what a host does not read in a file, though hooklatch does: it then ignores the whole file."""
+        text = (data or b"").decode(errors="replace")
+        error = find_beyond_json(text, has_comments=self.has_comments is True, has_commas=self.has_commas)
+        if text.startswith(MARK) and not self.has_mark:
+            error = JsoncError("a byte order mark", text, 0)
+        if error is None:
+            return None
+        does, ignores = ("may", "ignore") if self.has_comments is None else ("does", "ignores")
+        return (
+            f"{title} {does} not read {error.what} ({path}:{error.line}:{error.column}), and {ignores} the whole file"
+        )
 
     @property
     def is_plugin(self) -> bool:
@@ -145,7 +161,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
                 name="claude-code", programs=("claude",), folder=".claude", variable="CLAUDE_CONFIG_DIR",
                 # Not .claude/settings.json, which is shared: an entry names this machine's Python.
                 user="settings.json", project=".claude/settings.local.json", measured="2.1.332",
-                strict={"onFailure": "block"}, strict_since=ON_FAILURE, knows=knows_claude_event,
+                has_mark=True, strict={"onFailure": "block"}, strict_since=ON_FAILURE, knows=knows_claude_event,
                 canary={**CALL, "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -161,7 +177,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
-                of_root=True, has_comments=None,
+                of_root=True,
                 user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
                 timeout="timeoutSec", shape=SettingsShape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
                 measured="1.0.102",
@@ -186,7 +202,7 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             SettingsLayout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
                 project=".qwen/settings.json", unit="ms", measured="0.24.4", has_comments=True,
-                names_entries=True, knows=knows_qwen_event,
+                has_mark=True, names_entries=True, knows=knows_qwen_event,
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
             SettingsLayout(
@@ -214,14 +230,15 @@ ROWS: Final[Mapping[str, SettingsLayout]] = MappingProxyType(
             ),
             SettingsLayout(
                 name="auggie", programs=("auggie",), folder=".augment", user="settings.json",
-                project=".augment/settings.local.json", unit="ms", measured="0.36.0", has_comments=None,
+                project=".augment/settings.local.json", unit="ms", measured="0.36.0",
+                has_comments=True, has_commas=True, has_mark=True,
                 fails=RUNS, canary={"conversation_id": "hooklatch-doctor", "tool_name": "launch-process",
                         "tool_input": {"command": "true"}},
             ),
             SettingsLayout(
                 name="droid", programs=("droid",), folder=".factory", variable="FACTORY_HOME_OVERRIDE",
                 variable_names_home=True, user="settings.json", project=".factory/settings.json", measured="0.225.2",
-                has_comments=None, fails=RUNS,
+                has_comments=True, fails=RUNS,
                 canary={**CALL, "tool_name": "Execute"},
             ),
             SettingsLayout(

@@ -12,7 +12,8 @@ import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,6 +34,7 @@ __all__ = [
     "find_foreign_owner",
     "list_not_roots",
     "make_managed_texts",
+    "list_foreign",
     "plan_managed",
     "write_managed",
 ]
@@ -81,29 +83,45 @@ def make_requirements(layout: SettingsLayout, handlers: Mapping[str, Mapping[str
     return text
 
 
-def plan_managed(path: str, text: str | None, environ: Mapping[str, str]) -> FileEdit:
+def list_foreign(texts: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the managed files of somebody else that lack something of ours."""
+    for path, text in texts.items():
+        before = settings_files.read_if_present(path)
+        is_ours = before is None or before == text.encode() or is_own_file(path, before, environ)
+        if not is_ours and not has_all(path, before or b"", text):
+            yield path
+
+
+def plan_managed(path: str, text: str | None, environ: Mapping[str, str], name: str) -> FileEdit:
     """Return the edit that makes a managed file, or deletes it if `text` is None."""
     before = settings_files.read_if_present(path)
     new = None if text is None else text.encode()
     if before is not None and before != new and not is_own_file(path, before, environ):
-        if text is None or has_all(before, text):
+        if text is None or has_all(path, before, text):
             return FileEdit(path, before, before, before)
         raise FileError(
             f"{path} is somebody else's and was left as it is; have its owner put in what "
-            f"`hooklatch install HOST --managed --dry-run` shows, or move it away"
+            f"`hooklatch install {name} --managed --dry-run` shows, or move it away"
         )
     return FileEdit(path, before, new, None)
 
 
-def has_all(data: bytes, text: str) -> bool:
+def has_all(path: str, data: bytes, text: str) -> bool:
     """Return whether somebody else's file has what ours would have, as its owner was asked to put it in."""
+    load: Callable[[str], object] = tomllib.loads if path.endswith(".toml") else json.loads
     try:
-        theirs, ours = json.loads(data), json.loads(text)
+        theirs, ours = load(data.decode()), load(text)
     except ValueError:
         return False
+    return bool(ours) and contains(theirs, ours)
+
+
+def contains(theirs: object, ours: object) -> bool:
+    """Return whether a table has all of another one; other values must be equal, as JSON, in which 1 is not true."""
+    if not isinstance(ours, dict):
+        return json.dumps(theirs) == json.dumps(ours)
     given = as_object(theirs)
-    # As JSON, in which 1 is not true.
-    return bool(ours) and all(json.dumps(given.get(key)) == json.dumps(value) for key, value in as_object(ours).items())
+    return all(key in given and contains(given[key], value) for key, value in as_object(ours).items())
 
 
 def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:

@@ -79,7 +79,7 @@ def prompts(event: Any) -> Any:
 @hook("model_response", description="counts tokens and money")
 def count_response(event: Any) -> None:
     try:
-        count_usage(event, read_counts(event.usage or {}), event.model_id, event.agent_id)
+        count_usage(event, read_counts(event.usage), event.model_id, event.agent_id)
     except ValueError as error:  # this event cannot be refused: the next call is
         event.state.session.set("unreadable", str(error))
 
@@ -153,6 +153,8 @@ def read_counts(usage: object) -> list[int]:
     if not any(counts) and "totalTokenCount" in given:  # Gemini's words
         prompt = read_count(given.get("promptTokenCount"))
         counts = [prompt, max(read_count(given["totalTokenCount"]) - prompt, 0), 0, 0]
+    elif given.keys().isdisjoint(KINDS) and any(isinstance(value, int) for value in given.values()):
+        raise ValueError(f"{', '.join(given)}: none of these is a count that is known")
     return counts
 
 

@@ -28,10 +28,10 @@ from hooklatch.guards import (
     strictest,
     strip_version,
 )
-from hooklatch.guards.interpreters import paths_in_code
+from hooklatch.guards.interpreters import RUNS_DATA, paths_in_code, runs_known_code
 from hooklatch.guards.paths import PathResolver, PlacedPath, is_match, split_parts
 from hooklatch.guards.unseen import may_be
-from hooklatch.shelltext.reading.unknown import find_first_run_word
+from hooklatch.shelltext.reading.unknown import find_first_run_word, find_run_program
 
 # Globs of tools that this guard passes, such as "mcp__notes__*".  Hosts' own tools that touch nothing are known.
 HARMLESS_TOOLS: tuple[str, ...] = ()
@@ -206,6 +206,8 @@ SETTING = {
 }  # fmt: skip
 SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
+JUDGED_BY_WORDS = {"node", "perl", "ruby"}  # whose code starts nothing without one of the words of RUNS_DATA
+EXECUTING = {"-e", "-c", "-x", "--exec", "--command", "--cmd"}  # of any program: what follows may be a command
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
 HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
 HOOKS_IN_HEAD = re.compile(r"(?<![\w-])hooks['\"]?\s*:|\?\s[^\n]*\bhooks\b|\\[xuU]|<<\s*:|\*\w+\s*:")
@@ -222,7 +224,10 @@ INSTALLED = re.compile(r"(?:\S*/)?claude/versions/\S+")  # Claude Code's own pro
 ANY_NAME = re.compile(r"(?<![\w./-])(?:[\w.~/-]*/)?(" + "|".join(sorted(BY_NAME, key=len, reverse=True)) + r")\b")
 UNLESS = "a person starts it"
 SET_IN_CODE = re.compile(r"\b([A-Z][A-Z_]{3,})['\"]?\]?\s*(?:=(?!=)|:)")
+VALUES = re.compile(r"""(?:=|<<<\s*)\(?(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(?<=\()([^()]*)\))""")
+BEGIN = re.compile(r"\w[^$`*?\[{\\]*")  # of a word that is neither an option nor decided when the command runs
 ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
+DECIDES = "decides which settings and hooks an agent has; a person sets it"
 BARE_ENVIRONMENT = "the agent would start without the variables that may say where its settings are"
 
 
@@ -241,6 +246,10 @@ def only_guarded_agents(event: Any) -> Any:
         places = PathResolver(call.begin).of_text(path)
         if (answer := judge_places(places, path, is_whole=call.is_losing, has_hooks=has_hooks)) is not None:
             return answer
+    if any(STARTUP.fullmatch(path) for path in call.paths):  # a shell or direnv sets what these say
+        names = (match[1] for text in list_texts(event.tool_input) for match in ASSIGNED.finditer(text))
+        if (name := next(filter(is_own_variable, names), None)) is not None:
+            return deny(f"{name} {DECIDES}")
     return strictest(
         (
             *(judge_code(code, call.begin) for code in call.codes),
@@ -281,18 +290,43 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
     if (agent := BY_NAME.get("claude" if INSTALLED.match(command.text) else name)) is not None:
         yield agent, command
         return
-    if command.program is None and may_be(command, text, ANY_NAME):  # C=claude; $C …
-        yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
+    if command.program is None:
+        if may_be(command, text, ANY_NAME):  # C=claude; $C …
+            yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
+        for value in ("".join(groups) for groups in VALUES.findall(text)):  # C='claude …'; $C
+            yield from list_started_by_value(value, command)
         return
     first = find_first_run_word(name, command.arguments) if name else None
+    if first is not None and find_run_program(name, command.arguments) is not None:
+        return  # which is a command of its own
     if is_script_of_node(command):
         first = 0
     for at in range(len(command.arguments) if first is None else first, len(command.arguments)):
         words = command.arguments[at:]
+        if at and command.arguments[at - 1].text in EXECUTING:
+            yield from list_started_by_value(words[0].text, command)
         for part in re.split(r"[/@]", words[0].text):
             if (agent := BY_NAME.get(part.removesuffix(".js"))) is not None:
-                yield agent, msgspec.structs.replace(command, program=agent.names[0], arguments=tuple(words[1:]))
+                yield agent, start_by(command, (*command.within, name), agent, words[1:])
                 break
+
+
+def list_started_by_value(value: str, command: Command) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that a command would start whose program, and perhaps more, is the value of a variable."""
+    named = ANY_NAME.search(value)
+    if named is None or value == named[0]:
+        return
+    try:
+        for other in commands(value):
+            yield from list_started(other, value)
+    except UnreadableCommandError:
+        agent = BY_NAME[named[1]]
+        yield agent, start_by(command, command.within, agent, [Word(value, False)])
+
+
+def start_by(command: Command, within: Sequence[str], agent: Agent, words: Sequence[Word]) -> Command:
+    """Return the start of an agent with these words, as a command does it."""
+    return msgspec.structs.replace(command, program=agent.names[0], within=tuple(within), arguments=tuple(words))
 
 
 def is_script_of_node(command: Command) -> bool:
@@ -317,10 +351,22 @@ def judge_start(agent: Agent, command: Command) -> Any:
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
         return ask(f"{name} runs elsewhere, where it is unknown which guards it has")
     is_given = not {"xargs", "parallel"}.isdisjoint(command.within)
-    open_words = [word for word in words if not word.is_known]
-    if is_given or (open_words and (agent.flags or open_words[0] is words[0])):
+    if is_given or any(is_open(agent, *pair) for pair in zip((None, *words), words, strict=False)):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
+
+
+def is_open(agent: Agent, before: Word | None, word: Word) -> bool:
+    """Return whether a word that is decided only when the command runs may be one of an agent's flags or verbs."""
+    if word.is_known or not (agent.flags or before is None):
+        return False
+    begin = BEGIN.match(word.text) if word.is_one else None
+    if begin is None:
+        return True
+    if before is None:
+        return any(verb.startswith(begin[0]) for verb in agent.verbs)
+    is_value = before.text.startswith("-")
+    return is_value and any(plain(flag.partition("=")[0]) in plain(before.text) for flag in agent.flags if "=" in flag)
 
 
 def list_before_end(words: Sequence[Word]) -> list[Word]:
@@ -353,7 +399,6 @@ def plain(option: str) -> str:
 
 def judge_variables(text: str, found: Sequence[Command], started: Sequence[Command]) -> Any:
     """Judge the variables that a text sets: an agent's own at all times, everybody's where it starts an agent."""
-    own = [pattern for agent in AGENTS for pattern in agent.variables]
     spoken = [words for command in found if command.program in SAYING for words in list_spoken(command, found)]
     spoken += [word.text for start in started for word in start.arguments if " " in word.text]  # what an agent is told
     assigned = [match[1] for match in ASSIGNED.finditer(text)]
@@ -371,11 +416,16 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Comma
             if command.has_option("-i", "--ignore-environment"):
                 return ask(BARE_ENVIRONMENT)
     for name in (*assigned, *named):
-        if any(fnmatchcase(name, pattern) for pattern in own):
-            return deny(f"{name} decides which settings and hooks an agent has; a person sets it")
+        if is_own_variable(name):
+            return deny(f"{name} {DECIDES}")
         if started and any(fnmatchcase(name, pattern) for pattern in OF_ALL):
             return deny(f"with {name} set, the agent may have other settings and no guards; {UNLESS}")
     return None
+
+
+def is_own_variable(name: str) -> bool:
+    """Return whether a variable is one that an agent takes its settings or hooks from."""
+    return any(fnmatchcase(name, pattern) for agent in AGENTS for pattern in agent.variables)
 
 
 def list_spoken(command: Command, found: Sequence[Command]) -> Iterator[str]:
@@ -401,7 +451,7 @@ def judge_other(command: Command, begin: str) -> Any:
     if follows is not None and first not in SHOWING and (not follows or re.fullmatch(follows, first) is not None):
         return ask(f"{name} is an agent that hooklatch does not guard")
     if strip_version(name).startswith(INTERPRETERS):
-        return strictest(judge_code(code, begin) for code in codes_of(command))
+        return strictest(judge_code(code, begin, name=name) for code in codes_of(command))
     if name in NAMING and (agent := find_program(command)) is not None:
         return ask(f"{agent} would have another name, by which its flags are not known")
     return None
@@ -417,9 +467,11 @@ def find_program(command: Command) -> str | None:
     return None
 
 
-def judge_code(code: str, begin: str) -> Any:
+def judge_code(code: str, begin: str, *, name: str = "") -> Any:
     """Judge code of any language: whether it starts an agent in one of its ways around, or writes its files."""
-    for match in ANY_NAME.finditer(code):
+    is_python = name.startswith(("python", "pypy"))
+    is_talk = runs_known_code(code) if is_python else name in JUDGED_BY_WORDS and RUNS_DATA.search(code) is None
+    for match in () if is_talk else ANY_NAME.finditer(code):
         agent = BY_NAME[match[1]]
         words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
         if (flag := next(list_flags(agent, words), None)) is not None:

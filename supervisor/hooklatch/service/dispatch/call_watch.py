@@ -82,8 +82,8 @@ class CallWatch:
             return
         if name != "post_tool_use" and mismatch.cause == "unasked":
             self._ledger.believe(key, None)  # hosts report so what they have not even tried: a tool that is unknown
-        elif mismatch.cause == "unasked" and self._may_be_asked:
-            self._background.spawn("an unasked call", self._look_back, fire, key)
+        elif self._may_be_asked and (mismatch.cause == "unasked" or (mismatch.cause == "altered" and key.id is None)):
+            self._background.spawn("a call that was not asked here", self._look_back, fire, key, mismatch)
         else:
             self._report(fire, key, mismatch)
 
@@ -97,18 +97,21 @@ class CallWatch:
         """True if a call that the ledger does not have may have been asked about, by this daemon or an earlier one."""
         return self._ledger.has_forgotten or trio.current_time() - self._started < EARLIER
 
-    async def _look_back(self, fire: Fire, key: CallKey) -> None:
-        """Report a call that was not asked about, unless the record shows that one was asked."""
+    async def _look_back(self, fire: Fire, key: CallKey, mismatch: LedgerMismatch) -> None:
+        """Report a call that was not asked about, unless the record shows that one was asked.
+
+        Without an id it may have been taken for an altered one, of those that this daemon was asked about.
+        """
         from hooklatch.record.storage.reading import find_asked_verdict
 
         changed = digest_input(read_call(fire)[1]) if key.id is None else None  # an id of ours is of the first input
         finding = partial(find_asked_verdict, changed_input=changed)
         verdict = await in_thread(finding, self._record.folder, str(fire.params.call_id), key.session)
         if verdict is None:
-            self._report(fire, key, LedgerMismatch("unasked", None))
+            self._report(fire, key, mismatch)
             return
         was_allowed = verdict[1] in ("pass", "allow", "ask")
-        self._ledger.believe(key, None if was_allowed else "overruled")
+        self._ledger.believe(key, None if was_allowed else "overruled", instead_of=mismatch.cause)
         if not was_allowed:
             self._report(fire, key, LedgerMismatch("overruled", verdict[0]))
 

@@ -83,7 +83,7 @@ WRAPPERS: Final[Mapping[str, RunnerOptions]] = {
     "ionice": make_wrapper("-c --class -n --classdata -P --pgid -u --uid"),
     "chrt": make_wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", before=1),
     "taskset": make_wrapper(before=1),
-    "numactl": make_wrapper("-i -m -N -C -p -l --interleave --membind --cpunodebind --physcpubind --preferred"),
+    "numactl": make_wrapper("-i -m -N -C -p --interleave --membind --cpunodebind --physcpubind --preferred"),
     "nohup": make_wrapper(),
     "setsid": make_wrapper(),
     "time": make_wrapper("-f --format -o --output", assigns=True),

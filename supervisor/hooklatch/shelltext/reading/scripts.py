@@ -95,7 +95,9 @@ def list_scripts(name: str, words: Sequence[Word], flow: InputFlow) -> Iterator[
     if name == "git":
         yield from list_git_scripts(words)
     elif name in TEXTS:
-        yield from (word for word in words if " " in word.text)
+        yield from (
+            word._replace(text=word.text.replace("\\n", "\n")) for word in words if " " in word.text
+        )  # as typed
     wrapper = WRAPPERS.get(name) or SCRIPTED.get(name)
     if wrapper is not None and wrapper.script:
         for value in list_option_values(words, wrapper.script):

@@ -7,7 +7,7 @@ own.  Knows the tables of programs; parses no shell text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hooklatch.shelltext.reading.programs import (
@@ -24,12 +24,18 @@ from hooklatch.shelltext.reading.programs import (
 )
 from hooklatch.shelltext.words import Word
 
-__all__ = ["find_first_run_word", "list_possible_scripts", "list_possible_commands"]
+__all__ = ["find_first_run_word", "find_run_program", "list_possible_scripts", "list_possible_commands"]
 
 OF_PACKAGE: Final = re.compile(r"\A(?:npm|jsr):|(?<=\w)@[^/@]*\Z")  # a program as a package: npm:rimraf@5
 MAX_BEGINS: Final = 8  # words of one command that are judged as if they ran there
-KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING})
+KNOWN: Final = frozenset({*WRAPPERS, *JOINED, *SCRIPTED, *TEXTS, *SPEAKING}) - {"tmux"}  # which takes words, too
 LATER: Final = Word("one of many words that name a program", False)
+# Programs that run the command behind a word of theirs, and nothing else.  What stands before it may be a folder, a
+# flake or a profile that is called as a program is: direnv exec echo rm, nix develop git -c rm.
+RUN_BEHIND: Final[Mapping[str, frozenset[str]]] = {
+    "nix": frozenset({"-c", "--command"}),
+    **dict.fromkeys(("op", "doppler", "dotenvx", "infisical", "chamber", "aws-vault", "teller"), frozenset({"--"})),
+}
 # In a text, these are words of English, too.
 ENGLISH: Final = frozenset(
     {"find", "kill", "touch", "command", "env", "node", "tee", "su", "halt", "reboot", "shutdown"}
@@ -62,10 +68,30 @@ def find_first_run_word(name: str, words: Sequence[Word]) -> int | None:
     return None if name in GUARDED else 0
 
 
+def find_run_program(name: str, words: Sequence[Word]) -> int | None:
+    """Return at which word a known program begins that a wrapper runs for sure; None if that is unknown.
+
+    All words behind it are its own, and so no other commands: rtk git commit -m 'rm is refused', op run -- grep rm.
+    """
+    texts = [word.text for word in words]
+    if name == "rtk":
+        at = next((at for at, text in enumerate(texts) if text not in ("proxy", "err")), 0)
+    elif name == "direnv":
+        at = 2 if texts[:1] == ["exec"] else 0
+    else:
+        at = next((at for at, text in enumerate(texts, 1) if text in RUN_BEHIND.get(name, ())), 0)
+    if not 0 <= at < len(words) or (at == 0 and name != "rtk") or not words[at].is_known:
+        return None
+    return at if texts[at] in TELLING | GUARDED and (name, texts[at]) != ("rtk", "test") else None
+
+
 def list_possible_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """Yield what a program may run by words that stand one by one."""
     first = find_first_run_word(name, words)
     if first is None:
+        return
+    if (at := find_run_program(name, words)) is not None:
+        yield words[at:]
         return
     count = 0
     for at in range(first, len(words)):
@@ -94,7 +120,7 @@ def list_possible_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
                 yield make_script_word(found[1], word)
         return
     first = find_first_run_word(name, words)
-    for word in words[first:] if first is not None else ():
+    for word in words[first:] if first is not None and find_run_program(name, words) is None else ():
         text = VALUE_BEHIND.sub("", word.text)
         if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
             yield make_script_word(text, word)
