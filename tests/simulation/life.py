@@ -28,7 +28,7 @@ from simulation.client import Client, Refusal
 from simulation.disk import Disk
 from simulation.kernel import DAEMON_FDS, Process
 from simulation.machine import Machine
-from simulation.world import World
+from simulation.world import DOOMED, World
 
 __all__ = ["Lives"]
 
@@ -130,13 +130,14 @@ class Lives:
                     for one in (world.administer, world.confirm, world.befall, *(agent.run for agent in world.agents)):
                         inhabitants.start_soon(one)
                     goal = world.fires + int(draw.expovariate(1 / 400)) + 20
-                    world.is_doomed = False
+                    world.is_doomed, world.doomed_at = False, ""
                     while not (world.fires >= goal or world.is_over or world.is_doomed or over.is_set()):
-                        await trio.sleep(0.05)
+                        await trio.sleep(DOOMED / 2)
                     if over.is_set():
                         world.violate("C: the daemon ended by itself")
                     elif (world.is_doomed or draw.random() >= 0.4) and not world.is_over:
-                        world.trouble.crash_after(draw.randint(1, 40), crash)
+                        where, calls = (world.doomed_at, 8) if world.doomed_at else ("", 40)
+                        world.trouble.crash_after(draw.randint(1, calls), crash, where)
                         await trio.sleep(1.0)  # else it was not at its disk
                         crash()
                         await trio.sleep_forever()

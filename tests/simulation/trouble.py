@@ -37,12 +37,12 @@ class DiskTrouble:
         self._random = Random(f"{seed} trouble")
         self._began, self._size, self._room = 0.0, disk.size, 0
         disk.fail, disk.before, disk.shorten = self._fail, self._before, self._shorten
-        self._calls_left = 0
+        self._calls_left, self._where = 0, ""
         self._crash: Callable[[], None] = lambda: None
 
-    def crash_after(self, calls: int, crash: Callable[[], None]) -> None:
-        """Have the daemon die right before one of its next calls. Without `calls`, it does not."""
-        self._calls_left, self._crash = calls, crash
+    def crash_after(self, calls: int, crash: Callable[[], None], where: str = "") -> None:
+        """Have the daemon die right before one of its next calls on such a path. Without `calls`, it does not."""
+        self._calls_left, self._crash, self._where = calls, crash, where
 
     def begin(self) -> str:
         """Begin trouble of some kind, if there is none.  Return the kind."""
@@ -88,7 +88,7 @@ class DiskTrouble:
             kernel.pause(PAUSED, PAUSE)
             while self.kind == "disk_hanging":
                 kernel.sleep(PAUSE)
-        if self._calls_left and call in CHANGING:
+        if self._calls_left and call in CHANGING and self._where in path:
             self._calls_left -= 1
             if not self._calls_left:
                 self._crash()

@@ -24,6 +24,7 @@ from simulation.trouble import DiskTrouble
 
 __all__ = ["World"]
 
+DOOMED = 0.1  # seconds after which a daemon that is doomed dies at one of its next calls
 EVERY = 18  # fires between two events of the world
 INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
@@ -63,6 +64,7 @@ class World:
         self.is_kept = self._settings.random() < 0.7  # whether shared state is
         self.is_synced = False  # whether answers wait for the disk
         self.is_doomed = False  # the daemon is killed soon
+        self.doomed_at = ""  # while it changes a file with this in its path
         self._fired = trio.Event()
         self._locks = {name: trio.Lock() for name in (*self.versions, *self.globals)}
         self._is_trusted = False  # it was, at least once
@@ -346,8 +348,12 @@ class World:
                 ("disabled", "suspended")
             )  # fmt: skip
             self.faults[f"hook_{to}"] += 1
+            doom = self.random.random()
+            if doom < 0.25:
+                self.is_doomed, self.doomed_at = True, "/state."  # what was not acknowledged may be there, or not
+                await trio.sleep(DOOMED)
             await self.change(hook, to)
-            if self.random.random() < 0.15:
+            if doom < 0.4:
                 self.is_doomed = True  # what was acknowledged just now is there after a crash
                 return
             await trio.sleep(self.random.random() ** 2 * 1.5)
