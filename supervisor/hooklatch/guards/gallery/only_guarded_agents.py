@@ -43,6 +43,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     `names` are those of its program and its packages, `flags` the options that choose or replace settings (a
     pattern of the value may stand behind `=`), `variables` globs of what does so in its environment.  `verbs` are its
     commands that change plugins, extensions or hooks, `looking` the words behind them that only show something.
+    `serving` are those that run tools for a client and ask no guard about them, in any layer of settings.
     `folders` are globs of the files that it takes settings, hooks and plugins from, and `copied` of those that it does
     so from only where a whole folder is copied there.  `headed` are its texts that may have hooks in their head.
     """
@@ -51,6 +52,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
+    serving: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     headed: tuple[str, ...] = ()
@@ -71,6 +73,7 @@ AGENTS = (
             "CLAUDE*HOOK*", "CLAUDE*_MODS_*", "CLAUDE*MANAGED*", "CLAUDE_CODE_SHELL*", "CLAUDE_ENV_FILE",
         ),
         verbs=("plugin", "plugins", "config", "import"),
+        serving=("mcp serve",),
         folders=(
             "*/.claude/settings*.json", "*/.claude/hooks/*", "*/.claude/plugins/*", "*/.claude/dev-mods/*",
             "*/.claude/skills/*/hooks/*", "*/.claude/skills/*/.claude-plugin/*", "/etc/claude-code/*",
@@ -87,6 +90,7 @@ AGENTS = (
         ),
         variables=("CODEX_HOME",),
         verbs=("plugin", "features", "cloud", "exec-server"),
+        serving=("app-server", "remote-control"),
         folders=(
             "*/.codex/hooks.json", "*/.codex/*config.toml", "*/.codex/hooks/*", "*/.codex/plugins/*", "/etc/codex/*",
             PROFILES,
@@ -130,6 +134,7 @@ AGENTS = (
         flags=("--pure", "--attach"),
         variables=("OPENCODE*CONFIG*", "OPENCODE_PURE", "OPENCODE*PLUGIN*", "OPENCODE_TEST_*"),
         verbs=("plugin", "plug", "attach", "uninstall"),
+        serving=("serve", "web"),
         folders=(
             "*/opencode/plugin*/*", "*/.opencode/plugin*/*", "*/opencode/*.json*", "/etc/opencode/*",
             "/Library/Application Support/opencode/*", PROFILES,
@@ -346,6 +351,8 @@ def judge_start(agent: Agent, command: Command) -> Any:
     verb = next((word.text for word in words if not word.text.startswith("-")), "")
     if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
         return deny(f"{name} {verb} changes what runs inside the agent or where its guards are; a person does that")
+    if (served := find_served(agent, [word.text for word in words])) is not None:
+        return deny(f"{name} {served} runs tools for its clients, about which no guard is asked; {UNLESS}")
     if (by := next((by for by in command.within if by in AS_ANOTHER), None)) is not None:
         return deny(f"behind {by}, {name} has other settings and no guards; {UNLESS}")
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
@@ -354,6 +361,13 @@ def judge_start(agent: Agent, command: Command) -> Any:
     if is_given or any(is_open(agent, *pair) for pair in zip((None, *words), words, strict=False)):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
+
+
+def find_served(agent: Agent, words: Sequence[str]) -> str | None:
+    """Return by which of its commands an agent's program serves its tools, by the words behind its name."""
+    named = [word for word in words if not word.startswith("-")]
+    is_shown = not LOOKING.isdisjoint(words)
+    return next((each for each in agent.serving if named[: len(each.split())] == each.split() and not is_shown), None)
 
 
 def is_open(agent: Agent, before: Word | None, word: Word) -> bool:
@@ -476,6 +490,8 @@ def judge_code(code: str, begin: str, *, name: str = "") -> Any:
         words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
         if (flag := next(list_flags(agent, words), None)) is not None:
             return deny(f"this code may start {match[1]} with {flag}, which may leave out its guards; {UNLESS}")
+        if (served := find_served(agent, words)) is not None:
+            return deny(f"this code may start {match[1]} {served}, which asks no guard about its tools; {UNLESS}")
         if words and words[0] in agent.verbs and LOOKING.isdisjoint(words[1:2]):
             return deny(f"this code may start {match[1]} {words[0]}, which changes what runs inside it; {UNLESS}")
         names = set(re.findall(r"[A-Z][A-Z_]{3,}", code))
