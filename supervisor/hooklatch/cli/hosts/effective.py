@@ -156,8 +156,10 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
     seat = {"run": "is not seated", "guarded": "is seated", "off": "lets managed mods in alone"}[settings.mods]
     guard = f"; its own guard of mods {seat}" if name == "claude-code" else ""
     if settings.is_managed:
-        way = MANAGED_LEFT_OUT_BY.get(name)
-        can = f"; what can leave them out: {way}" if way else ""
+        agent = find_agent(name)
+        served = [f"{settings.layout.programs[0]} {each}" for each in (agent.serving if agent is not None else ())]
+        ways = [MANAGED_LEFT_OUT_BY.get(name), f"clients of {' and of '.join(served)}" if served else None]
+        can = f"; what can leave them out: {'; '.join(filter(None, ways))}" if any(ways) else ""
         alone = "" if settings.turns_others_off else "; hooks of other layers run beside them"
         what = f"its entries are in the managed layer ({settings.layout.managed}){alone}{can}{guard}"
         return LayerFinding(what, "nothing, as long as you mean it", is_problem=False)
