@@ -119,6 +119,7 @@ AGENTS = (
     Agent(
         names=("qwen", "qwen-code"),
         flags=("--bare", "--safe-mode"),
+        serving=("serve",),
         variables=(
             "QWEN_CODE_SIMPLE", "QWEN*SAFE_MODE", "QWEN_HOME", "QWEN_DIR", "QWEN_RUNTIME_DIR", "QWEN*SETTINGS*",
             "QWEN*SYSTEM_DEFAULTS*", "QWEN*TRUSTED*", "QWEN*HOOK*",
@@ -148,6 +149,7 @@ AGENTS = (
     Agent(
         names=("kimi", "kimi-code"),
         variables=("KIMI_CODE_HOME",),
+        serving=("web", "server", "remote", "rc"),
         folders=("*/.kimi-code/config.toml", "*/.kimi-code/plugins/*"),
     ),
     Agent(
@@ -179,6 +181,7 @@ AGENTS = (
     Agent(
         names=("droid",),
         flags=("--settings",),
+        serving=("daemon",),
         variables=("FACTORY_HOME_OVERRIDE", "FACTORY_RUNTIME_SETTINGS*", "FACTORY_ORG_MANAGED*"),
         verbs=("plugin",),
         folders=(
