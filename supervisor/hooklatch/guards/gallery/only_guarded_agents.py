@@ -59,6 +59,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SWITCHES = r"=.*\b(features|hooks|plugins|projects|mcp_servers)\b.*"  # keys of Codex's settings
+SERVERS = r"=.*(\bcommand\b|\\u).*"  # commands that it starts as servers, where they stand in the word
 PROFILES = "/Library/Managed Preferences/*"  # what a profile of the device sets on macOS
 AGENTS = (
     Agent(
@@ -66,7 +67,7 @@ AGENTS = (
         flags=(
             "--bare", "--safe-mode", "--restricted", "--settings", "--setting-sources", "--plugin-dir", "--plugin-url",
             "--managed-settings", "--cloud", "--teleport", "--environment", "--permission-prompt-tool=mcp.*",
-            r"--agents=.*(\bhooks\b|\\u).*",
+            r"--agents=.*(\bhooks\b|\\u).*", f"--mcp-config{SERVERS}",
         ),
         variables=(
             "CLAUDE_CODE_SIMPLE", "CLAUDE*SAFE_MODE", "CLAUDE*CONFIG*", "CLAUDE*SETTINGS*", "CLAUDE*PLUGIN*",
@@ -87,6 +88,7 @@ AGENTS = (
         flags=(
             f"-c{SWITCHES}", f"--config{SWITCHES}", "--disable=.*(hook|plugin).*", "--enable=.*(hook|plugin|tty).*",
             "--ignore-user-config", "--dangerously-bypass-hook-trust", "--remote",
+            "--trust",  # of a project whose settings may turn hooks off
         ),
         variables=("CODEX_HOME",),
         verbs=("plugin", "features", "cloud", "exec-server"),
@@ -107,7 +109,10 @@ AGENTS = (
     ),
     Agent(
         names=("copilot",),
-        flags=("--plugin-dir", "--config-dir", "--extension-sdk-path", "--connect"),
+        flags=(
+            "--plugin-dir", "--config-dir", "--extension-sdk-path", "--connect", "--trust-folder",
+            f"--additional-mcp-config{SERVERS}",
+        ),
         variables=("COPILOT_HOME", "COPILOT*CONFIG*", "COPILOT*PLUGIN*", "COPILOT*DIST_DIR"),
         verbs=("plugin", "config"),
         folders=(
@@ -118,7 +123,7 @@ AGENTS = (
     ),
     Agent(
         names=("qwen", "qwen-code"),
-        flags=("--bare", "--safe-mode"),
+        flags=("--bare", "--safe-mode", f"--mcp-config{SERVERS}"),
         serving=("serve",),
         variables=(
             "QWEN_CODE_SIMPLE", "QWEN*SAFE_MODE", "QWEN_HOME", "QWEN_DIR", "QWEN_RUNTIME_DIR", "QWEN*SETTINGS*",
@@ -199,7 +204,9 @@ AGENTS = (
 LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
 SHOWING = {"--help", "-h", "--version", "-V"}
 # What moves any program's settings, or runs code inside it.
-OF_ALL = ("HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT")
+OF_ALL = (
+    "HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ZDOTDIR",
+)  # fmt: skip
 # Agents that hooklatch has no entry for, so no guard is asked: program, and a word that must follow it.
 UNGUARDED = {
     "aider": "", "amp": "", "codebuff": "", "crush": "", "gptme": "", "kiro-cli": "", "openhands": "", "plandex": "",
@@ -350,7 +357,7 @@ def judge_start(agent: Agent, command: Command) -> Any:
     is_ended = command.within[-1:] == ("npm",) and command.arguments and command.arguments[0].text == "--"
     words = list_before_end(command.arguments[1:] if is_ended else command.arguments)  # npm takes the first for itself
     if (flag := next(list_flags(agent, [word.text for word in words]), None)) is not None:
-        return deny(f"{name} {flag} may leave out the settings that ask its guards; {UNLESS}")
+        return deny(f"{name} {flag} may leave out the settings that ask its guards, or what they judge; {UNLESS}")
     verb = next((word.text for word in words if not word.text.startswith("-")), "")
     if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
         return deny(f"{name} {verb} changes what runs inside the agent or where its guards are; a person does that")
