@@ -168,10 +168,11 @@ AGENTS = (
     ),
     Agent(
         names=("letta", "letta-code"),
+        serving=("server",),
         folders=("*/.letta/settings*.json", "*/.letta/mods/*"),
     ),
     Agent(
-        names=("cline",),
+        names=("cline", "@cline/cli"),
         flags=("--config", "--hooks-dir", "--data-dir"),
         variables=("CLINE*DIR",),
         verbs=("plugin", "config"),
@@ -184,7 +185,7 @@ AGENTS = (
         folders=("*/.augment/settings*.json", "*/.augment/plugins/*", "/etc/augment/*"),
     ),
     Agent(
-        names=("droid",),
+        names=("droid", "@factory/cli"),
         flags=("--settings",),
         serving=("daemon",),
         variables=("FACTORY_HOME_OVERRIDE", "FACTORY_RUNTIME_SETTINGS*", "FACTORY_ORG_MANAGED*"),
@@ -240,6 +241,7 @@ ANY_NAME = re.compile(r"(?<![\w./-])(?:[\w.~/-]*/)?(" + "|".join(sorted(BY_NAME,
 UNLESS = "a person starts it"
 SET_IN_CODE = re.compile(r"\b([A-Z][A-Z_]{3,})['\"]?\]?\s*(?:=(?!=)|:)")
 VALUES = re.compile(r"""(?:=|<<<\s*)\(?(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(?<=\()([^()]*)\))""")
+REST = re.compile(r"[^)\"'`;|&\n]*")  # of a command, to its end
 BEGIN = re.compile(r"\w[^$`*?\[{\\]*")  # of a word that is neither an option nor decided when the command runs
 ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
 DECIDES = "decides which settings and hooks an agent has; a person sets it"
@@ -302,12 +304,17 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
 def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]:
     """Yield each agent that a command of a text starts, with its words: also behind a program that no table has."""
     name = (command.program or "").removesuffix(".exe")
+    if name == "cli":  # @factory/cli, of npm
+        name = command.text.partition(" ")[0]
     if (agent := BY_NAME.get("claude" if INSTALLED.match(command.text) else name)) is not None:
         yield agent, command
         return
     if command.program is None:
         if may_be(command, text, ANY_NAME):  # C=claude; $C …
             yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
+            seen = command.text if command.fed_by is None else text  # $(echo claude …), or what it reads
+            for match in ANY_NAME.finditer(seen):
+                yield from list_started_by_value(match[0] + REST.findall(seen, match.end())[0], command)
         for value in ("".join(groups) for groups in VALUES.findall(text)):  # C='claude …'; $C
             yield from list_started_by_value(value, command)
         return
@@ -437,7 +444,7 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Comma
             named += [word.text for word in command.arguments]
         if command.program == "env" and started:
             named += [word.text for word in command.values_of("-u", "--unset")]
-            if command.has_option("-i", "--ignore-environment"):
+            if command.has_option("-i", "--ignore-environment") or "-" in [word.text for word in command.arguments]:
                 return ask(BARE_ENVIRONMENT)
     for name in (*assigned, *named):
         if is_own_variable(name):
