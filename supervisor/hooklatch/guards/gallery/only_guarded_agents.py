@@ -282,6 +282,7 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     started = [start for command in found for start in list_started(command, text)]
+    started += list_started_unseen(found, text)
     answers = [judge_start(agent, command) for agent, command in started]
     answers += [judge_variables(text, found, [start for _, start in started])]
     answers += [judge_other(command, begin) for command in found]
@@ -312,11 +313,6 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
     if command.program is None:
         if may_be(command, text, ANY_NAME):  # C=claude; $C …
             yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
-            seen = command.text if command.fed_by is None else text  # $(echo claude …), or what it reads
-            for match in ANY_NAME.finditer(seen):
-                yield from list_started_by_value(match[0] + REST.findall(seen, match.end())[0], command)
-        for value in ("".join(groups) for groups in VALUES.findall(text)):  # C='claude …'; $C
-            yield from list_started_by_value(value, command)
         return
     first = find_first_run_word(name, command.arguments) if name else None
     if first is not None and find_run_program(name, command.arguments) is not None:
@@ -326,15 +322,27 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
     for at in range(len(command.arguments) if first is None else first, len(command.arguments)):
         words = command.arguments[at:]
         if at and command.arguments[at - 1].text in EXECUTING:
-            yield from list_started_by_value(words[0].text, command)
+            yield from list_started_by(words[0].text)
         for part in re.split(r"[/@]", words[0].text):
             if (agent := BY_NAME.get(part.removesuffix(".js"))) is not None:
-                yield agent, start_by(command, (*command.within, name), agent, words[1:])
+                within = (*command.within, name)
+                yield agent, Command(program=agent.names[0], within=within, arguments=tuple(words[1:]))
                 break
 
 
-def list_started_by_value(value: str, command: Command) -> Iterator[tuple[Agent, Command]]:
-    """Yield each agent that a command would start whose program, and perhaps more, is the value of a variable."""
+def list_started_unseen(found: Sequence[Command], text: str) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that commands may start whose program is not known: C='claude …'; $C, and $(echo claude …)."""
+    unknown = [command for command in found if command.program is None]
+    values = ["".join(groups) for groups in VALUES.findall(text)] if unknown else []
+    seen = [command.text if command.fed_by is None else text for command in unknown]  # what it is, or reads
+    for each in dict.fromkeys(seen):
+        values += [match[0] + REST.findall(each, match.end())[0] for match in ANY_NAME.finditer(each)]
+    for value in dict.fromkeys(values):
+        yield from list_started_by(value)
+
+
+def list_started_by(value: str) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that a value starts, if it is run; the mere name of one is seen elsewhere."""
     named = ANY_NAME.search(value)
     if named is None or value == named[0]:
         return
@@ -342,13 +350,7 @@ def list_started_by_value(value: str, command: Command) -> Iterator[tuple[Agent,
         for other in commands(value):
             yield from list_started(other, value)
     except UnreadableCommandError:
-        agent = BY_NAME[named[1]]
-        yield agent, start_by(command, command.within, agent, [Word(value, False)])
-
-
-def start_by(command: Command, within: Sequence[str], agent: Agent, words: Sequence[Word]) -> Command:
-    """Return the start of an agent with these words, as a command does it."""
-    return msgspec.structs.replace(command, program=agent.names[0], within=tuple(within), arguments=tuple(words))
+        yield BY_NAME[named[1]], Command(program=named[1], arguments=(Word(value, False),))
 
 
 def is_script_of_node(command: Command) -> bool:
