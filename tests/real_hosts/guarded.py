@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from hooklatch_worker.systems import linux
-from real_hosts.hosts.host import Host, Place
+from real_hosts.hosts.host import HOOKS, Host, Place
 from real_hosts.model.conversation import Turn
 from real_hosts.rows import BLOCKED, ENDED, TOLD, Result, a_place, make, play, play_all, result
 from real_hosts.theatre import PATIENCE, Outcome, Stage
@@ -42,6 +43,12 @@ class Guarded:
     def play(self, *turns: Turn, patience: int = PATIENCE, **others: Sequence[Turn]) -> Outcome:
         """Run the program."""
         return play(self.host, self.place, self._stage, {"main": turns, **others}, patience=patience)
+
+    def run_client(self, messages: str, *words: str) -> None:
+        """Run a client of the program, which serves its tools by this command."""
+        _, environment = self.host.start(self.place, "")
+        argv = [sys.executable, str(HOOKS / "client.py"), messages, *self.host.program.argv, *words]
+        self._stage.play(argv, folder=self.place.folder, cwd=self.place.project, env=environment, plays={})
 
     def install(self, *more: str) -> None:
         """Install hooklatch into the program."""

@@ -293,6 +293,34 @@ def test_a_script_that_settings_have_run_with_each_command_is_named_in_any_layer
         assert ["BASH_ENV" in what for what in named] == [True]
 
 
+def serve(it: Guarded, *words: str, **call: object) -> None:
+    """Have a client of the program that serves its tools make one call."""
+    client = {"clientInfo": {"name": "c", "version": "1"}, "protocolVersion": "2025-03-26", "capabilities": {}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, **call},
+    ]
+    it.run_client(json.dumps(messages), *words)
+
+
+@pytest.mark.parametrize("layer", ["--user", "--managed"])
+def test_tools_that_a_program_serves_to_a_client_ask_no_guard_in_any_layer(layer: str, stage: Stage) -> None:
+    for host in (ClaudeCode(), Codex()):
+        skip_without(host)
+        words = host.install_words if layer == "--user" else ()
+        with guarded(host, stage, GUARD, layer, *words) as it, serving(it.ground):
+            line = f"touch {it.place.folder}/FORBIDDEN.ran"
+            if host.name == "claude-code":
+                params: dict[str, object] = {"name": "Bash", "arguments": {"command": line, "description": "it"}}
+                serve(it, "mcp", "serve", method="tools/call", params=params)
+            else:
+                params = {"command": line.split(), "sandboxPolicy": {"type": "dangerFullAccess"}}
+                serve(it, "app-server", method="command/exec", params=params)
+
+            assert left(it) == {"FORBIDDEN.ran"}  # so only_guarded_agents refuses to start it
+
+
 class StartedCopilot(Copilot):
     """Copilot CLI with more words."""
 

@@ -214,6 +214,22 @@ def test_an_agent_that_runs_with_a_flag_that_leaves_hooks_out_is_named(
     assert not any("runs with" in what for what in after)
 
 
+@pytest.mark.parametrize("layer", ["--user", "--managed"])
+def test_a_program_that_serves_its_tools_is_named_in_any_layer(layer: str, machine: Machine) -> None:
+    machine.run("install", "claude-code", layer)
+    program = machine.place.folder / "claude"
+    program.write_text("#!/bin/sh\nread line\n")
+    program.chmod(0o755)
+
+    with subprocess.Popen([program, "--debug", "mcp", "serve"], stdin=subprocess.PIPE) as agent:
+        said = machine.doctor()
+        agent.communicate(b"\n")
+
+    named = f"process {agent.pid} is claude mcp serve: what its clients have it run by themselves asks no guard"
+    assert any(named in one["what"] for one in said["hints"])
+    assert not any(str(agent.pid) in one["what"] for one in said["problems"])
+
+
 def test_two_programs_of_one_agent_are_named(machine: Machine) -> None:
     for folder in ("one", "two"):
         program = machine.place.folder / folder / "codex"

@@ -177,6 +177,21 @@ async def test_what_a_person_answered_in_the_agents_dialog_is_no_alarm(daemon: D
         assert await calls_of(admin) == {"ran": 2, "asked": 2, "as_judged": 1, "altered": 1}
 
 
+async def test_what_claude_code_works_out_of_a_message_before_it_asks_is_no_alarm(daemon: Daemon) -> None:
+    sent = {"to": "x", "summary": "z", "message": "y"}
+    shown = {**sent, "type": "message", "recipient": "x", "recipient_kind": "name", "content": "y"}
+    async with daemon.administrator() as admin:
+        for call_id, asked, ran in (
+            ("1", shown, sent),
+            ("2", shown, {**sent, "to": "z"}),
+            ("3", {**shown, "command": "mv"}, {"command": "mv -n"}),
+        ):
+            for event, tool_input in (("PreToolUse", asked), ("PostToolUse", ran)):
+                await report(daemon, event, call_id, tool="SendMessage", tool_input=tool_input)
+
+        assert await calls_of(admin) == {"ran": 3, "asked": 3, "as_judged": 2, "altered": 1}
+
+
 async def test_a_session_with_an_overruled_call_is_halted_where_that_is_set(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, HALTING) as daemon:
         await play(daemon, "1", "rm", "rm")

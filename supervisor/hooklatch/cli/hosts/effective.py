@@ -20,7 +20,7 @@ from hooklatch.cli.hosts.managed import SECURE_MODS
 from hooklatch.cli.hosts.others import RUN_WITH_COMMANDS, VARIABLES, Document, Layer, OtherHook
 from hooklatch.cli.hosts.programs import find_program
 from hooklatch.core.light_json import as_object
-from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent, list_flags
+from hooklatch.guards.gallery.only_guarded_agents import AGENTS, Agent, find_served, list_flags
 from hooklatch.hosts.host import Host
 
 __all__ = ["SERVICE", "EffectiveSettings", "LayerFinding", "judge_layers", "list_running_agents"]
@@ -156,8 +156,10 @@ def judge_layer(settings: EffectiveSettings) -> LayerFinding:
     seat = {"run": "is not seated", "guarded": "is seated", "off": "lets managed mods in alone"}[settings.mods]
     guard = f"; its own guard of mods {seat}" if name == "claude-code" else ""
     if settings.is_managed:
-        way = MANAGED_LEFT_OUT_BY.get(name)
-        can = f"; what can leave them out: {way}" if way else ""
+        agent = find_agent(name)
+        served = [f"{settings.layout.programs[0]} {each}" for each in (agent.serving if agent is not None else ())]
+        ways = [MANAGED_LEFT_OUT_BY.get(name), f"clients of {' and of '.join(served)}" if served else None]
+        can = f"; what can leave them out: {'; '.join(filter(None, ways))}" if any(ways) else ""
         alone = "" if settings.turns_others_off else "; hooks of other layers run beside them"
         what = f"its entries are in the managed layer ({settings.layout.managed}){alone}{can}{guard}"
         return LayerFinding(what, "nothing, as long as you mean it", is_problem=False)
@@ -241,15 +243,18 @@ def resolve(path: str) -> str:
 
 def judge_agents(settings: EffectiveSettings) -> Iterator[LayerFinding]:
     """Yield the agents that run now with a flag or a variable that leaves our entries out."""
-    if settings.is_managed and settings.layout.name not in MANAGED_LEFT_OUT_BY:
-        return
-    for pid, ways in list_running_agents(settings.layout):
-        what = f"process {pid} runs with {', '.join(ways)}, which can leave its entries out"
-        yield LayerFinding(what, "start that agent anew without it")
+    is_left_out = not settings.is_managed or settings.layout.name in MANAGED_LEFT_OUT_BY
+    for pid, ways, served in list_running_agents(settings.layout):
+        if ways and is_left_out:
+            what = f"process {pid} runs with {', '.join(ways)}, which can leave its entries out"
+            yield LayerFinding(what, "start that agent anew without it")
+        if served is not None:
+            what = f"process {pid} is {served}: what its clients have it run by themselves asks no guard"
+            yield LayerFinding(what, "see whose it is, and end it if no person started it", is_problem=False)
 
 
-def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str]]]:
-    """Yield each process of this host that runs with such flags or variables, as far as the system shows them."""
+def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str], str | None]]:
+    """Yield the processes of this host, as far as shown: such flags and variables of each, and how it serves tools."""
     import psutil  # knows where each system has this
 
     for process in psutil.process_iter():
@@ -258,17 +263,19 @@ def list_running_agents(layout: SettingsLayout) -> Iterator[tuple[int, list[str]
         except (psutil.Error, OSError):  # it has ended, or is another user's
             continue
         # A program in JavaScript is the second word, behind its interpreter.
-        if not any(os.path.basename(word) in layout.programs for word in words[:2]):
+        at = next((at for at, word in enumerate(words[:2], 1) if os.path.basename(word) in layout.programs), None)
+        if at is None:
             continue
-        flags = list_flags(agent, words) if (agent := find_agent(layout.name)) is not None else ()
+        agent = find_agent(layout.name)
+        flags = list_flags(agent, words) if agent is not None else ()
+        served = find_served(agent, words[at:]) if agent is not None else None
         try:
             variables = list(process.environ())
         except (psutil.Error, OSError):
             variables = list[str]()
         own = set(os.environ)  # what this terminal has too was there when the operator installed
         found = [*flags, *(each for each in variables if each not in own and is_leaving_out(each, layout.name))]
-        if found:
-            yield process.pid, found
+        yield process.pid, found, None if served is None else f"{layout.programs[0]} {served}"
 
 
 def find_agent(name: str) -> Agent | None:

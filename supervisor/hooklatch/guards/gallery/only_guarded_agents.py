@@ -43,6 +43,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     `names` are those of its program and its packages, `flags` the options that choose or replace settings (a
     pattern of the value may stand behind `=`), `variables` globs of what does so in its environment.  `verbs` are its
     commands that change plugins, extensions or hooks, `looking` the words behind them that only show something.
+    `serving` are those that run tools for a client and ask no guard about them, in any layer of settings.
     `folders` are globs of the files that it takes settings, hooks and plugins from, and `copied` of those that it does
     so from only where a whole folder is copied there.  `headed` are its texts that may have hooks in their head.
     """
@@ -51,12 +52,14 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
+    serving: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     headed: tuple[str, ...] = ()
 
 
 SWITCHES = r"=.*\b(features|hooks|plugins|projects|mcp_servers)\b.*"  # keys of Codex's settings
+SERVERS = r"=.*(\bcommand\b|\\u).*"  # commands that it starts as servers, where they stand in the word
 PROFILES = "/Library/Managed Preferences/*"  # what a profile of the device sets on macOS
 AGENTS = (
     Agent(
@@ -64,13 +67,14 @@ AGENTS = (
         flags=(
             "--bare", "--safe-mode", "--restricted", "--settings", "--setting-sources", "--plugin-dir", "--plugin-url",
             "--managed-settings", "--cloud", "--teleport", "--environment", "--permission-prompt-tool=mcp.*",
-            r"--agents=.*(\bhooks\b|\\u).*",
+            r"--agents=.*(\bhooks\b|\\u).*", f"--mcp-config{SERVERS}",
         ),
         variables=(
             "CLAUDE_CODE_SIMPLE", "CLAUDE*SAFE_MODE", "CLAUDE*CONFIG*", "CLAUDE*SETTINGS*", "CLAUDE*PLUGIN*",
             "CLAUDE*HOOK*", "CLAUDE*_MODS_*", "CLAUDE*MANAGED*", "CLAUDE_CODE_SHELL*", "CLAUDE_ENV_FILE",
         ),
         verbs=("plugin", "plugins", "config", "import"),
+        serving=("mcp serve",),
         folders=(
             "*/.claude/settings*.json", "*/.claude/hooks/*", "*/.claude/plugins/*", "*/.claude/dev-mods/*",
             "*/.claude/skills/*/hooks/*", "*/.claude/skills/*/.claude-plugin/*", "/etc/claude-code/*",
@@ -84,9 +88,11 @@ AGENTS = (
         flags=(
             f"-c{SWITCHES}", f"--config{SWITCHES}", "--disable=.*(hook|plugin).*", "--enable=.*(hook|plugin|tty).*",
             "--ignore-user-config", "--dangerously-bypass-hook-trust", "--remote",
+            "--trust",  # of a project whose settings may turn hooks off
         ),
         variables=("CODEX_HOME",),
         verbs=("plugin", "features", "cloud", "exec-server"),
+        serving=("app-server", "remote-control"),
         folders=(
             "*/.codex/hooks.json", "*/.codex/*config.toml", "*/.codex/hooks/*", "*/.codex/plugins/*", "/etc/codex/*",
             PROFILES,
@@ -103,7 +109,10 @@ AGENTS = (
     ),
     Agent(
         names=("copilot",),
-        flags=("--plugin-dir", "--config-dir", "--extension-sdk-path", "--connect"),
+        flags=(
+            "--plugin-dir", "--config-dir", "--extension-sdk-path", "--connect", "--trust-folder",
+            f"--additional-mcp-config{SERVERS}",
+        ),
         variables=("COPILOT_HOME", "COPILOT*CONFIG*", "COPILOT*PLUGIN*", "COPILOT*DIST_DIR"),
         verbs=("plugin", "config"),
         folders=(
@@ -114,7 +123,8 @@ AGENTS = (
     ),
     Agent(
         names=("qwen", "qwen-code"),
-        flags=("--bare", "--safe-mode"),
+        flags=("--bare", "--safe-mode", f"--mcp-config{SERVERS}"),
+        serving=("serve",),
         variables=(
             "QWEN_CODE_SIMPLE", "QWEN*SAFE_MODE", "QWEN_HOME", "QWEN_DIR", "QWEN_RUNTIME_DIR", "QWEN*SETTINGS*",
             "QWEN*SYSTEM_DEFAULTS*", "QWEN*TRUSTED*", "QWEN*HOOK*",
@@ -130,6 +140,7 @@ AGENTS = (
         flags=("--pure", "--attach"),
         variables=("OPENCODE*CONFIG*", "OPENCODE_PURE", "OPENCODE*PLUGIN*", "OPENCODE_TEST_*"),
         verbs=("plugin", "plug", "attach", "uninstall"),
+        serving=("serve", "web"),
         folders=(
             "*/opencode/plugin*/*", "*/.opencode/plugin*/*", "*/opencode/*.json*", "/etc/opencode/*",
             "/Library/Application Support/opencode/*", PROFILES,
@@ -143,6 +154,7 @@ AGENTS = (
     Agent(
         names=("kimi", "kimi-code"),
         variables=("KIMI_CODE_HOME",),
+        serving=("web", "server", "remote", "rc"),
         folders=("*/.kimi-code/config.toml", "*/.kimi-code/plugins/*"),
     ),
     Agent(
@@ -156,10 +168,11 @@ AGENTS = (
     ),
     Agent(
         names=("letta", "letta-code"),
+        serving=("server",),
         folders=("*/.letta/settings*.json", "*/.letta/mods/*"),
     ),
     Agent(
-        names=("cline",),
+        names=("cline", "@cline/cli"),
         flags=("--config", "--hooks-dir", "--data-dir"),
         variables=("CLINE*DIR",),
         verbs=("plugin", "config"),
@@ -172,8 +185,9 @@ AGENTS = (
         folders=("*/.augment/settings*.json", "*/.augment/plugins/*", "/etc/augment/*"),
     ),
     Agent(
-        names=("droid",),
+        names=("droid", "@factory/cli"),
         flags=("--settings",),
+        serving=("daemon",),
         variables=("FACTORY_HOME_OVERRIDE", "FACTORY_RUNTIME_SETTINGS*", "FACTORY_ORG_MANAGED*"),
         verbs=("plugin",),
         folders=(
@@ -191,7 +205,9 @@ AGENTS = (
 LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
 SHOWING = {"--help", "-h", "--version", "-V"}
 # What moves any program's settings, or runs code inside it.
-OF_ALL = ("HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT")
+OF_ALL = (
+    "HOME", "XDG_*", "HOOKLATCH_*", "NODE_OPTIONS", "BUN_OPTIONS", "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ZDOTDIR",
+)  # fmt: skip
 # Agents that hooklatch has no entry for, so no guard is asked: program, and a word that must follow it.
 UNGUARDED = {
     "aider": "", "amp": "", "codebuff": "", "crush": "", "gptme": "", "kiro-cli": "", "openhands": "", "plandex": "",
@@ -225,6 +241,7 @@ ANY_NAME = re.compile(r"(?<![\w./-])(?:[\w.~/-]*/)?(" + "|".join(sorted(BY_NAME,
 UNLESS = "a person starts it"
 SET_IN_CODE = re.compile(r"\b([A-Z][A-Z_]{3,})['\"]?\]?\s*(?:=(?!=)|:)")
 VALUES = re.compile(r"""(?:=|<<<\s*)\(?(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(?<=\()([^()]*)\))""")
+REST = re.compile(r"[^)\"'`;|&\n]*")  # of a command, to its end
 BEGIN = re.compile(r"\w[^$`*?\[{\\]*")  # of a word that is neither an option nor decided when the command runs
 ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
 DECIDES = "decides which settings and hooks an agent has; a person sets it"
@@ -265,6 +282,7 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     except UnreadableCommandError as error:
         return (deny if is_sure else ask)(f"the command cannot be judged: {error}")
     started = [start for command in found for start in list_started(command, text)]
+    started += list_started_unseen(found, text)
     answers = [judge_start(agent, command) for agent, command in started]
     answers += [judge_variables(text, found, [start for _, start in started])]
     answers += [judge_other(command, begin) for command in found]
@@ -287,14 +305,14 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
 def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]:
     """Yield each agent that a command of a text starts, with its words: also behind a program that no table has."""
     name = (command.program or "").removesuffix(".exe")
+    if name == "cli":  # @factory/cli, of npm
+        name = command.text.partition(" ")[0]
     if (agent := BY_NAME.get("claude" if INSTALLED.match(command.text) else name)) is not None:
         yield agent, command
         return
     if command.program is None:
         if may_be(command, text, ANY_NAME):  # C=claude; $C …
             yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
-        for value in ("".join(groups) for groups in VALUES.findall(text)):  # C='claude …'; $C
-            yield from list_started_by_value(value, command)
         return
     first = find_first_run_word(name, command.arguments) if name else None
     if first is not None and find_run_program(name, command.arguments) is not None:
@@ -304,15 +322,27 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
     for at in range(len(command.arguments) if first is None else first, len(command.arguments)):
         words = command.arguments[at:]
         if at and command.arguments[at - 1].text in EXECUTING:
-            yield from list_started_by_value(words[0].text, command)
+            yield from list_started_by(words[0].text)
         for part in re.split(r"[/@]", words[0].text):
             if (agent := BY_NAME.get(part.removesuffix(".js"))) is not None:
-                yield agent, start_by(command, (*command.within, name), agent, words[1:])
+                within = (*command.within, name)
+                yield agent, Command(program=agent.names[0], within=within, arguments=tuple(words[1:]))
                 break
 
 
-def list_started_by_value(value: str, command: Command) -> Iterator[tuple[Agent, Command]]:
-    """Yield each agent that a command would start whose program, and perhaps more, is the value of a variable."""
+def list_started_unseen(found: Sequence[Command], text: str) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that commands may start whose program is not known: C='claude …'; $C, and $(echo claude …)."""
+    unknown = [command for command in found if command.program is None]
+    values = ["".join(groups) for groups in VALUES.findall(text)] if unknown else []
+    seen = [command.text if command.fed_by is None else text for command in unknown]  # what it is, or reads
+    for each in dict.fromkeys(seen):
+        values += [match[0] + REST.findall(each, match.end())[0] for match in ANY_NAME.finditer(each)]
+    for value in dict.fromkeys(values):
+        yield from list_started_by(value)
+
+
+def list_started_by(value: str) -> Iterator[tuple[Agent, Command]]:
+    """Yield each agent that a value starts, if it is run; the mere name of one is seen elsewhere."""
     named = ANY_NAME.search(value)
     if named is None or value == named[0]:
         return
@@ -320,13 +350,7 @@ def list_started_by_value(value: str, command: Command) -> Iterator[tuple[Agent,
         for other in commands(value):
             yield from list_started(other, value)
     except UnreadableCommandError:
-        agent = BY_NAME[named[1]]
-        yield agent, start_by(command, command.within, agent, [Word(value, False)])
-
-
-def start_by(command: Command, within: Sequence[str], agent: Agent, words: Sequence[Word]) -> Command:
-    """Return the start of an agent with these words, as a command does it."""
-    return msgspec.structs.replace(command, program=agent.names[0], within=tuple(within), arguments=tuple(words))
+        yield BY_NAME[named[1]], Command(program=named[1], arguments=(Word(value, False),))
 
 
 def is_script_of_node(command: Command) -> bool:
@@ -342,10 +366,12 @@ def judge_start(agent: Agent, command: Command) -> Any:
     is_ended = command.within[-1:] == ("npm",) and command.arguments and command.arguments[0].text == "--"
     words = list_before_end(command.arguments[1:] if is_ended else command.arguments)  # npm takes the first for itself
     if (flag := next(list_flags(agent, [word.text for word in words]), None)) is not None:
-        return deny(f"{name} {flag} may leave out the settings that ask its guards; {UNLESS}")
+        return deny(f"{name} {flag} may leave out the settings that ask its guards, or what they judge; {UNLESS}")
     verb = next((word.text for word in words if not word.text.startswith("-")), "")
     if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
         return deny(f"{name} {verb} changes what runs inside the agent or where its guards are; a person does that")
+    if (served := find_served(agent, [word.text for word in words])) is not None:
+        return deny(f"{name} {served} runs tools for its clients, about which no guard is asked; {UNLESS}")
     if (by := next((by for by in command.within if by in AS_ANOTHER), None)) is not None:
         return deny(f"behind {by}, {name} has other settings and no guards; {UNLESS}")
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
@@ -354,6 +380,13 @@ def judge_start(agent: Agent, command: Command) -> Any:
     if is_given or any(is_open(agent, *pair) for pair in zip((None, *words), words, strict=False)):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
+
+
+def find_served(agent: Agent, words: Sequence[str]) -> str | None:
+    """Return by which of its commands an agent's program serves its tools, by the words behind its name."""
+    named = [word for word in words if not word.startswith("-")]
+    is_shown = not LOOKING.isdisjoint(words)
+    return next((each for each in agent.serving if named[: len(each.split())] == each.split() and not is_shown), None)
 
 
 def is_open(agent: Agent, before: Word | None, word: Word) -> bool:
@@ -413,7 +446,7 @@ def judge_variables(text: str, found: Sequence[Command], started: Sequence[Comma
             named += [word.text for word in command.arguments]
         if command.program == "env" and started:
             named += [word.text for word in command.values_of("-u", "--unset")]
-            if command.has_option("-i", "--ignore-environment"):
+            if command.has_option("-i", "--ignore-environment") or "-" in [word.text for word in command.arguments]:
                 return ask(BARE_ENVIRONMENT)
     for name in (*assigned, *named):
         if is_own_variable(name):
@@ -476,6 +509,8 @@ def judge_code(code: str, begin: str, *, name: str = "") -> Any:
         words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
         if (flag := next(list_flags(agent, words), None)) is not None:
             return deny(f"this code may start {match[1]} with {flag}, which may leave out its guards; {UNLESS}")
+        if (served := find_served(agent, words)) is not None:
+            return deny(f"this code may start {match[1]} {served}, which asks no guard about its tools; {UNLESS}")
         if words and words[0] in agent.verbs and LOOKING.isdisjoint(words[1:2]):
             return deny(f"this code may start {match[1]} {words[0]}, which changes what runs inside it; {UNLESS}")
         names = set(re.findall(r"[A-Z][A-Z_]{3,}", code))

@@ -10,7 +10,7 @@ This file is yours: change the lists.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias
 
 from hooklatch import amend, deny, hook
@@ -35,6 +35,7 @@ try:
         stripe,
         twilio,
     )
+    from detect_secrets.plugins.base import RegexBasedDetector
 except ImportError as error:
     raise ImportError(f"{error}; this guard needs detectors: pip install 'hooklatch[guards-secrets]'") from None
 
@@ -137,7 +138,9 @@ def redact_line(line: str) -> str:
         is_password = f":{text}@" in line  # of a URL: it may be a word that stands elsewhere too
         before, after = (":", "@") if is_password else ("", "")
         line = line.replace(f"{before}{text}{after}", f"{before}[redacted: {kind}]{after}")
-    return line
+    end = line[len(line.rstrip("\r\n")) :]
+    left = find_secret_kind(line)
+    return line if left is None else f"[redacted: a line with {left}]{end}"
 
 
 def list_input_texts(value: Json, is_edit: bool) -> Iterator[str]:
@@ -167,7 +170,18 @@ def list_secrets(line: str) -> Iterator[tuple[str, str]]:
             if match[0] not in ALLOWED:
                 yield kind, match[0]
     for detector in DETECTORS:
-        for text in detector.analyze_string(line):
+        for text in list_detected(detector, line):
             is_placeholder = text in ALLOWED or text.startswith(("$", "{", "<", "%")) or f"//{text}:{text}@" in line
             if not is_placeholder:
                 yield f"a secret ({detector.secret_type})", text
+
+
+def list_detected(detector: RegexBasedDetector, line: str) -> Collection[str]:
+    """Return what a detector finds: all of a match whose group is only its beginning (ghp), or has nothing of it."""
+    found = set(detector.analyze_string(line))
+    texts: list[str] = []
+    for match in (match for pattern in detector.denylist if found for match in pattern.finditer(line)):
+        group = match.lastindex or 0
+        if (match[group] if group or not match.re.groups else "") in found:
+            texts.append(match[0] if match.start(group) == match.start() else match[group])
+    return texts or found

@@ -31,8 +31,12 @@ logger = logging.getLogger("hooklatch.calls")
 EARLIER: Final = 3600.0  # seconds after the start in which a call may end that an earlier daemon was asked about
 MAX_ASKED: Final = 64  # calls that were asked about and are not in the ledger yet
 EVENT: Final = "call_mismatch"
-# What a person answers in the program's own dialog, which then is in the input of the call that asked.
-ANSWERS: Final = {"AskUserQuestion": frozenset({"answers", "annotations"})}
+# Keys of Claude Code's own that are in one of the two reports alone: what a person answers in its dialog is in the one
+# of what ran, and what it works out of `to` and `message` in the one that asks (2.1.332).
+ADDED: Final = {
+    "AskUserQuestion": frozenset({"answers", "annotations"}),
+    "SendMessage": frozenset({"type", "recipient", "recipient_kind", "content", "request_id", "approve"}),
+}
 TEXTS: Final = {
     "overruled": "ran although it was refused",
     "unasked": "ran and no guard was asked",
@@ -68,6 +72,9 @@ class CallWatch:
         asked, self._asked = self._asked, []
         for fire, decision in asked:
             tool, tool_input = read_call(fire)
+            if tool in ADDED and decision is not None and decision.patch and "tool_input" in decision.patch:
+                changed = strip_added(tool, decision.patch["tool_input"])
+                decision = msgspec.structs.replace(decision, patch={**decision.patch, "tool_input": changed})
             if fire.spec.name == "pre_tool_use":
                 self._ledger.ask(make_key(fire, tool), fire.decision_id, tool_input, decision)
             elif decision is not None:
@@ -134,16 +141,22 @@ class CallWatch:
 
 
 def read_call(fire: Fire) -> tuple[str, msgspec.Raw | None]:
-    """Return the tool's name and input in a payload, without a person's answers; both empty if it cannot be read."""
+    """Return the tool's name and input in a payload, without what a program adds; both empty if it cannot be read."""
     try:
         tool, tool_input = fire.payload.text("tool_name") or "", fire.payload.fields.get("tool_input")
     except PayloadError:
         return "", None
-    if tool in ANSWERS and tool_input is not None:
-        with suppress(msgspec.MsgspecError):
-            fields = FIELDS.decode(tool_input)
-            tool_input = msgspec.Raw(ENCODER.encode({k: v for k, v in fields.items() if k not in ANSWERS[tool]}))
-    return tool, tool_input
+    return tool, strip_added(tool, tool_input)
+
+
+def strip_added(tool: str, tool_input: msgspec.Raw | None) -> msgspec.Raw | None:
+    """Return the input of a tool without what a program adds to it in one of its reports."""
+    if tool not in ADDED or tool_input is None:
+        return tool_input
+    with suppress(msgspec.MsgspecError):
+        fields = FIELDS.decode(tool_input)
+        return msgspec.Raw(ENCODER.encode({k: v for k, v in fields.items() if k not in ADDED[tool]}))
+    return tool_input
 
 
 def make_key(fire: Fire, tool: str) -> CallKey:

@@ -193,7 +193,7 @@ RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "hatch": ("run",), "npm": ("exec", "x"),
     "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "bun": ("x",), "mise": ("exec", "x"), "bundle": ("exec",),
     "cargo": ("watch",), "podman": ("unshare",), "conda": ("run",), "mamba": ("run",), "pixi": ("run",),
-    "rye": ("run",), "pipx": ("run",), "perf": ("stat", "record", "trace"),
+    "rye": ("run",), "pipx": ("run",), "codex": ("sandbox",), "qwen": ("sandbox",), "perf": ("stat", "record", "trace"),
 }  # fmt: skip
 # Run packages by their name, which may have a version: npx rimraf@5.
 PACKAGED: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "npm", "pnpm", "yarn", "bun", "pipx", "uv"})
