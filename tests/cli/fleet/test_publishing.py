@@ -474,6 +474,17 @@ def key_file(bench: Bench, name: str) -> tuple[str, str]:
     return str(path), pair["public"]
 
 
+def test_a_history_without_key_sets_that_were_seen_is_a_finding(bench: Bench, shared_redis: RedisServer) -> None:
+    """Without them keys are shown as believed that a key set has taken away."""
+    bench.push()
+    bench.run("keys", "init")
+    shared_redis.command("DEL", f"hooklatch:{bench.fleet}:keys")
+
+    (finding,) = bench.json("history", code=1)["findings"]
+
+    assert "newest key set is 0, and this machine has seen key set 1" in finding
+
+
 def test_a_key_set_of_one_key_is_one_command_and_a_rotation_another(bench: Bench) -> None:
     """A small team: no host's file is edited, and the old key signs nothing any more."""
     bench.push()
