@@ -124,6 +124,22 @@ def test_what_was_changed_in_an_archive_is_found(
     assert offline(empty, kept, "verify").returncode == 1
 
 
+def test_key_sets_and_events_that_the_engine_has_lost_stay_and_are_named(empty: FleetCommands, tmp_path: Path) -> None:
+    empty.do(lambda engine: engine.put_key_set(1, b"{}"))
+    assert empty.run("enroll", "a", "--host-key", make_key().public.text).returncode == 0
+    assert empty.run("archive", str(tmp_path)).returncode == 0
+    events = next(tmp_path.glob("*/events.json")).read_bytes()
+    for name in ("keys", "events"):
+        empty.server.command("DEL", f"hooklatch:{empty.name}:{name}")
+
+    done = empty.run("archive", str(tmp_path))
+
+    assert done.returncode == 1
+    assert "the engine has 0 of the 1 key sets" in done.stderr
+    assert "the engine has 0 of the 1 events of enrolment" in done.stderr
+    assert next(tmp_path.glob("*/events.json")).read_bytes() == events
+
+
 @pytest.mark.parametrize("name", ["*/logs/a/1.json", "*/facts.json", "*/reports/a.json", "*/events.json"])
 def test_a_document_that_cannot_be_read_is_an_error(empty: FleetCommands, kept: Path, name: str) -> None:
     (path,) = kept.glob(name)

@@ -201,7 +201,13 @@ async def archive_fleet(
             findings.append(f"{host}: {error}")
     for report in scan.reports:
         archive.put_current(report, "reports", f"{report.host}.json")
-    archive.put_current([msgspec.json.encode(event).decode() for event in await read_events(engine)], "events.json")
+    events = [msgspec.json.encode(event).decode() for event in await read_events(engine)]
+    if len(events) < (count := len(await archive.events())):
+        findings.append(
+            f"the engine has {len(events)} of the {count} events of enrolment in {archive.folder}, which stay"
+        )
+    else:
+        archive.put_current(events, "events.json")
     archive.put_current(await engine.facts(), "facts.json")  # last: without it there is no archive to read
     return archived, findings
 
@@ -215,6 +221,11 @@ async def copy_versions(engine: Engine, archive: ArchiveWriter, findings: list[s
                 archive.put(data, "keys", f"{number:012d}")
             except EngineRefusedError as error:
                 findings.append(f"key set {number}: {error}")
+    if number < (count := len(await archive.key_sets(0))):
+        findings.append(
+            f"the engine has {number} of the {count} key sets in {archive.folder}: it lost some; put them back: hooklatch"
+            f" fleet restore --from {archive.folder}"
+        )
     after = 0
     while page := await engine.versions(after):
         for number, data in page:
