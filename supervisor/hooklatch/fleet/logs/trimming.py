@@ -223,8 +223,8 @@ async def copy_versions(engine: Engine, archive: ArchiveWriter, findings: list[s
                 findings.append(f"key set {number}: {error}")
     if number < (count := len(await archive.key_sets(0))):
         findings.append(
-            f"the engine has {number} of the {count} key sets in {archive.folder}: it lost some; put them back: hooklatch"
-            f" fleet restore --from {archive.folder}"
+            f"the engine has {number} of the {count} key sets in {archive.folder}: it lost some; put them back:"
+            f" hooklatch fleet restore --from {archive.folder}"
         )
     after = 0
     while page := await engine.versions(after):
