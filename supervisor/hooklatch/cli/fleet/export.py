@@ -130,7 +130,9 @@ def run_fleet_archive(arguments: argparse.Namespace) -> int:
     archive = ArchiveWriter(os.path.abspath(os.path.expanduser(arguments.folder)), fleet_access.fleet)
 
     async def work(engine: Engine) -> tuple[list[ArchivedHost], list[str]]:
-        return await archive_fleet(engine, archive, await scan_fleet(engine, arguments.host))
+        return await archive_fleet(
+            engine, archive, await scan_fleet(engine, arguments.host), are_named=bool(arguments.host)
+        )
 
     try:
         archived, findings = access.run_with_engine(fleet_access, work)

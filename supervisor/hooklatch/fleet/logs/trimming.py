@@ -180,9 +180,9 @@ ArchivedHosts: TypeAlias = list[ArchivedHost]
 
 
 async def archive_fleet(
-    engine: Engine, archive: ArchiveWriter, scan: FleetScan
+    engine: Engine, archive: ArchiveWriter, scan: FleetScan, *, are_named: bool = True
 ) -> tuple[list[ArchivedHost], list[str]]:
-    """Copy versions, bundles, and the logs and reports of these hosts.
+    """Copy versions, bundles, and the logs and reports of these hosts; `are_named` is as for `trim_hosts`.
 
     Return what the archive has of each log, and what is wrong: where the engine and the archive contradict each other,
     the archive stays as it is.
@@ -191,10 +191,11 @@ async def archive_fleet(
         EngineError: the engine or the archive cannot be read.
         OSError: the archive cannot be written.
     """
-    findings: list[str] = []
+    logs, excess = (scan.logs, list[LogFinding]()) if are_named else limit_epochs(scan.logs)
+    findings = [finding.text for finding in excess]
     await copy_versions(engine, archive, findings)
     archived: list[ArchivedHost] = []
-    for host, epoch in scan.logs:
+    for host, epoch in logs:
         try:
             archived.append(await copy_log(engine, archive, host, epoch, findings))
         except (EngineRefusedError, FleetError) as error:
