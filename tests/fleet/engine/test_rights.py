@@ -111,6 +111,7 @@ async def test_a_host_sees_the_status_of_itself_alone(example: ExampleEngine) ->
         found = await look_at_hosts(host, fleet=FLEET, names=["laptop1"])
 
     assert [(one.host, one.health) for one in found.hosts] == [("laptop1", "ready")]
+    assert not found.enrolments  # it must not say that nobody is
 
 
 async def test_the_page_of_a_fleet_says_that_a_host_sees_itself_alone(example: ExampleEngine, tmp_path: Path) -> None:

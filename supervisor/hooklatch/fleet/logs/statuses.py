@@ -71,6 +71,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
 
     `retired` are the hosts that were retired and have not reported since, which do not count.  `fullness` is the share
     of the engine's memory that is taken, null if it has no limit, or it may not be known.  `url` names the engine.
+    `enrolments`: who was enrolled may be known here.
     """
 
     fleet: str
@@ -81,6 +82,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
     retired: list[str] = []
     fullness: float | None = None
     url: str = ""
+    enrolments: bool = True
 
 
 def list_host_statuses(
