@@ -155,6 +155,18 @@ async def test_an_operator_trims_and_nobody_else_does(example: ExampleEngine) ->
             await operator.commit(1 + await operator.newest_version(), b"forged")
 
 
+async def test_users_that_the_server_cannot_keep_are_told(tmp_path: Path) -> None:
+    """One that was taken away would be back after its next start."""
+    users = tmp_path / "users.acl"
+    users.touch()
+    with redis_server({"aclfile": str(users)}) as server:
+        users.unlink()
+        (users / "in the way").mkdir(parents=True)
+        async with open_engine(server.url, FLEET) as engine:
+            with pytest.raises(EngineRefusedError, match="refuses ACL SAVE"):
+                await engine.dismiss("laptop1")
+
+
 async def test_who_signs_timestamps_does_nothing_else(example: ExampleEngine) -> None:
     async with opened(example, "timestamp") as timer:
         for attempt in (
