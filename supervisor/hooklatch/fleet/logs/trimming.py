@@ -24,7 +24,7 @@ from hooklatch.fleet.publishing.versions import HistoryError
 from hooklatch.fleet.reports import read_report
 
 __all__ = [
-    "TrimNote", "TrimmedHost", "TrimmedHosts", "count_older", "read_trimmed", "trim_hosts", "ArchivedHost",
+    "TrimNote", "TrimmedHost", "TrimmedHosts", "read_trimmed", "trim_hosts", "ArchivedHost",
     "ArchivedHosts", "archive_fleet",
 ]  # fmt: skip
 
@@ -55,22 +55,6 @@ class TrimmedHost(TrimNote, frozen=True, kw_only=True):
 
 
 TrimmedHosts: TypeAlias = list[TrimmedHost]
-
-
-def count_older(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> int:
-    """Return how many batches arrived before a moment, in ms by the engine's clock, from the beginning on.
-
-    `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
-    """
-    older = latest = 0
-    candidates = batches[:-1] if keeps_newest else batches
-    for count, batch in enumerate(candidates, 1):
-        # A host may claim any time, but a later batch did not arrive earlier.
-        latest = max(latest, batch.at)
-        if latest >= older_than:
-            break
-        older = count
-    return older
 
 
 def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
@@ -108,14 +92,13 @@ async def trim_hosts(
     written_notes: list[TrimmedHost] = []
     kept_texts = [finding.text for finding in excess]
     for host, epoch in logs:
-        older_than = now - int(older * 1000)
-        batches = await list_bare_batches(engine, host, epoch, older_than)
-        cut = count_older(batches, older_than, keeps_newest=(host, epoch) in ships_to)
-        if not cut:
+        keeps_newest = (host, epoch) in ships_to
+        batches = await list_older(engine, host, epoch, now - int(older * 1000), keeps_newest=keeps_newest)
+        if not batches:
             continue
         try:
             before = read_trimmed(await engine.notes(host)).get(epoch)
-            last, count = await find_readable_record(engine, host, epoch, batches[:cut])
+            last, count = await find_readable_record(engine, host, epoch, batches)
         except FleetError as error:
             kept_texts.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
             continue
@@ -139,14 +122,20 @@ def count_in_note(note: TrimNote, batches: Sequence[RecordBatch], before: TrimNo
     return msgspec.structs.replace(note, batches=noted + sum(batch.last > through for batch in batches))
 
 
-async def list_bare_batches(engine: Engine, host: str, epoch: int, older_than: int) -> list[RecordBatch]:
-    """Return the batches of a log up to the first that is not older, and a few more, without their data."""
-    bare_batches: list[RecordBatch] = []
-    while batches := await engine.batches(host, epoch, bare_batches[-1].last if bare_batches else 0, limit=AT_ONCE):
-        bare_batches += [msgspec.structs.replace(batch, data=b"") for batch in batches]
-        if any(batch.at >= older_than for batch in batches):
-            break
-    return bare_batches
+async def list_older(
+    engine: Engine, host: str, epoch: int, older_than: int, *, keeps_newest: bool
+) -> list[RecordBatch]:
+    """Return the batches of a log, without their data, that arrived before a moment in ms by the engine's clock.
+
+    What stays is not read, but for a few.  Where `keeps_newest` the last of the epoch stays.
+    """
+    older: list[RecordBatch] = []
+    while batches := await engine.batches(host, epoch, older[-1].last if older else 0, limit=AT_ONCE):
+        for batch in batches:
+            if batch.at >= older_than:  # a host may claim any time, but a later batch did not arrive earlier
+                return older
+            older.append(msgspec.structs.replace(batch, data=b""))
+    return older[:-1] if keeps_newest else older
 
 
 async def find_readable_record(
