@@ -130,9 +130,7 @@ def run_fleet_archive(arguments: argparse.Namespace) -> int:
     archive = ArchiveWriter(os.path.abspath(os.path.expanduser(arguments.folder)), fleet_access.fleet)
 
     async def work(engine: Engine) -> tuple[list[ArchivedHost], list[str]]:
-        return await archive_fleet(
-            engine, archive, await scan_fleet(engine, arguments.host), are_named=bool(arguments.host)
-        )
+        return await archive_fleet(engine, archive, await scan_fleet(engine, arguments.host))
 
     try:
         archived, findings = access.run_with_engine(fleet_access, work)
@@ -169,7 +167,7 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
     async def work(engine: Engine) -> tuple[list[TrimmedHost], list[str]]:
         return await trim_hosts(
             engine, await scan_fleet(engine, arguments.host), older=arguments.older, by=access.find_publisher_name(),
-            reason=arguments.reason, is_dry=arguments.dry_run, are_named=bool(arguments.host),
+            reason=arguments.reason, is_dry=arguments.dry_run,
         )  # fmt: skip
 
     removed, reasons = access.run_with_engine(fleet_access, work)  # and why the records of other hosts stay

@@ -18,7 +18,7 @@ from hooklatch.fleet.batches import BatchError, ShippedRecord, find_newest_place
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch
 from hooklatch.fleet.enrolment import read_events
-from hooklatch.fleet.logs.reading import FleetScan, LogFinding, limit_epochs
+from hooklatch.fleet.logs.reading import FleetScan
 from hooklatch.fleet.manifests import FleetError, Sha256, decode_document, read_envelope, read_payload
 from hooklatch.fleet.publishing.versions import HistoryError
 from hooklatch.fleet.reports import read_report
@@ -74,24 +74,20 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
 
 
 async def trim_hosts(
-    engine: Engine, scan: FleetScan, *, older: float, by: str, reason: str, is_dry: bool = False,
-    are_named: bool = True,
+    engine: Engine, scan: FleetScan, *, older: float, by: str, reason: str, is_dry: bool = False
 ) -> tuple[list[TrimmedHost], list[str]]:  # fmt: skip
     """Remove batches of these hosts that arrived more than `older` seconds ago, by the engine's clock.
-
-    Without `are_named`, one host with very many epochs must not stop the trimming of the others.
 
     Return the notes and a text for each log that was kept though it is old enough.
     """
     now = int((await engine.facts())["clock"])
-    logs, excess = (scan.logs, list[LogFinding]()) if are_named else limit_epochs(scan.logs)
-    ships_to = set(dict(logs).items())
+    ships_to = set(dict(scan.logs).items())
     for report in scan.reports:
         with suppress(FleetError):  # the newest epoch counts then
             ships_to.add((report.host, read_report(report.data, report.host).epoch))
     written_notes: list[TrimmedHost] = []
-    kept_texts = [finding.text for finding in excess]
-    for host, epoch in logs:
+    kept_texts = [finding.text for finding in scan.excess]
+    for host, epoch in scan.logs:
         keeps_newest = (host, epoch) in ships_to
         batches = await list_older(engine, host, epoch, now - int(older * 1000), keeps_newest=keeps_newest)
         if not batches:
@@ -169,9 +165,9 @@ ArchivedHosts: TypeAlias = list[ArchivedHost]
 
 
 async def archive_fleet(
-    engine: Engine, archive: ArchiveWriter, scan: FleetScan, *, are_named: bool = True
+    engine: Engine, archive: ArchiveWriter, scan: FleetScan
 ) -> tuple[list[ArchivedHost], list[str]]:
-    """Copy versions, bundles, and the logs and reports of these hosts; `are_named` is as for `trim_hosts`.
+    """Copy versions, bundles, and the logs and reports of these hosts.
 
     Return what the archive has of each log, and what is wrong: where the engine and the archive contradict each other,
     the archive stays as it is.
@@ -180,11 +176,10 @@ async def archive_fleet(
         EngineError: the engine or the archive cannot be read.
         OSError: the archive cannot be written.
     """
-    logs, excess = (scan.logs, list[LogFinding]()) if are_named else limit_epochs(scan.logs)
-    findings = [finding.text for finding in excess]
+    findings = [finding.text for finding in scan.excess]
     await copy_versions(engine, archive, findings)
     archived: list[ArchivedHost] = []
-    for host, epoch in logs:
+    for host, epoch in scan.logs:
         try:
             archived.append(await copy_log(engine, archive, host, epoch, findings))
         except (EngineRefusedError, FleetError) as error:
