@@ -43,7 +43,7 @@ def test_without_the_table_a_host_is_in_no_fleet() -> None:
 
 
 def test_a_host_is_called_as_its_machine() -> None:
-    assert read(TABLE) == FleetSettings("acme", "rediss://engine:6379", os.uname().nodename, (KEY,))
+    assert read(TABLE) == FleetSettings(name="acme", url="rediss://engine:6379", host=os.uname().nodename, keys=(KEY,))
 
 
 def test_each_key_has_its_place() -> None:
@@ -51,12 +51,14 @@ def test_each_key_has_its_place() -> None:
         'log_url = "rediss://logs:6379"\n'
         'user = "h1"\npassword_file = "engine.password"\nca = "/etc/ca.pem"\nhost = "h1"\nlabels = ["ci", "eu", "ci"]\n'
         'max_staleness = "15m"\nwhen_stale = "deny"\nwhen_none = "serve"\nimage = "policy"\n'
-        'fields = ["event", "verdict"]\nkeep_unshipped_mib = 0.5\nreconnect = "2s"\n'
+        'fields = ["event", "verdict"]\nkeep_unshipped_mib = 0.5\nreconnect = "2s"\nneeds_tests = true\n'
     )
 
     assert read(TABLE + keys) == FleetSettings(
-        "acme", "rediss://engine:6379", "h1", (KEY,), "rediss://logs:6379", "h1", "/h/engine.password", "/etc/ca.pem",
-        ("ci", "eu"), 900.0, "deny", "serve", "/h/policy", ("event", "verdict"), 2**19, 2.0,
+        name="acme", url="rediss://engine:6379", host="h1", keys=(KEY,), log_url="rediss://logs:6379", user="h1",
+        password_file="/h/engine.password", ca="/etc/ca.pem", labels=("ci", "eu"), max_staleness=900.0,
+        when_stale="deny", when_none="serve", image="/h/policy", fields=("event", "verdict"),
+        keep_unshipped_bytes=2**19, reconnect=2.0, needs_tests=True,
     )  # fmt: skip
 
 
@@ -73,11 +75,11 @@ def test_each_key_has_its_place() -> None:
     ],
 )
 def test_a_password_that_leaves_the_machine_unencrypted_is_told(url: str, is_open: bool) -> None:
-    settings = FleetSettings("acme", url, "h1", (KEY,), password_file="/p")
+    settings = FleetSettings(name="acme", url=url, host="h1", keys=(KEY,), password_file="/p")
 
     assert (describe_open_password(settings) is not None) is is_open
-    assert describe_open_password(FleetSettings("acme", url, "h1", (KEY,))) is None
-    logs = FleetSettings("acme", "rediss://engine", "h1", (KEY,), password_file="/p", log_url=url)
+    assert describe_open_password(FleetSettings(name="acme", url=url, host="h1", keys=(KEY,))) is None
+    logs = FleetSettings(name="acme", url="rediss://engine", host="h1", keys=(KEY,), password_file="/p", log_url=url)
     assert (describe_open_password(logs) is not None) is is_open
 
 
@@ -141,7 +143,7 @@ def test_a_machine_that_has_no_name_of_a_host_is_asked_for_one() -> None:
     with pytest.raises(
         ValueError, match=r"""the machine is called '', which cannot be a host's name: add host = "…" """
     ):
-        FleetTable("acme", "redis://engine", (KEY,)).settings("", str)
+        FleetTable(name="acme", url="redis://engine", keys=(KEY,)).settings("", str)
 
 
 def test_only_the_main_file_may_hold_it() -> None:

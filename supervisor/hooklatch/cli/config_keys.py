@@ -119,6 +119,7 @@ KEYS: Final[dict[str, dict[str, str]]] = {
         "when_none": "What gates do while no policy has been proven on this host: deny, or decide without one.",
         "image": "A folder with the policy with which a host without one begins: a copy of a host's, or an archive's.",
         "fields": "The fields of an entry that leave the machine.",
+        "needs_tests": "Whether `fleet push` from here refuses a policy without tests.",
         "keep_unshipped_mib": "How much unshipped data is kept in spite of [record] keep_*.",
         "reconnect": "Longest pause before the link tries again.",
     },

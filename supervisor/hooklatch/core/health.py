@@ -92,7 +92,7 @@ DO_ABOUT = {
     "commands": "do as it says; what an agent cannot write protects a command",
     "files": "do as it says; of a folder of hooks .toml, .py and .json are read, and policy-tests and README are not",
     "notes": "nothing, if it is meant so; whether a hook is called: hooklatch test --coverage",
-    "fleet": "use rediss://, as examples/fleet has it, and give this host another password",
+    "fleet": "start the link; or use rediss://, as examples/fleet has it, and give this host another password",
     "asks": "fix what it names, or [ask.notify] in hooks.toml; what waits: hooklatch asks",
     "disabled": "nothing, if it is meant so; else fix it, and then: hooklatch hooks enable NAME",
     "hooks": "see what there is: hooklatch hooks, hooklatch check; guards to start from: hooklatch guards list",

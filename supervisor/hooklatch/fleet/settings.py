@@ -67,7 +67,7 @@ DEFAULT_FIELDS = (*OF_DECISIONS, *OF_OTHER_KINDS)
 BY_CHOICE = ("excerpt", "excerpt_cut", "patch", "instead", "claimed_session", "cwd", "location", "to")
 RECORD_FIELDS = (*ALWAYS, *DEFAULT_FIELDS, *BY_CHOICE)
 
-AS_WRITTEN = ("name", "url", "log_url", "user", "when_stale", "when_none", "fields")  # settings that need no reading
+PATHS = ("password_file", "ca", "image")
 FORM = "at most 63 letters, digits, '.', '_' and '-', the first a letter or a digit"
 NAMED = {"is": f"a name: {FORM}"}
 PATTERN = rf"^{NAME.pattern}\Z"
@@ -82,33 +82,8 @@ NEEDS_TIMER = (
 )
 
 
-class FleetSettings(msgspec.Struct, frozen=True):
-    """The settings of this host as part of a fleet.  `max_staleness` and `reconnect` are seconds, paths are absolute.
-
-    `fields` are the fields of an entry that leave the machine, besides those that always do.
-    """
-
-    name: str
-    url: str
-    host: str
-    keys: tuple[str, ...]
-    log_url: str | None = None
-    user: str | None = None
-    password_file: str | None = None
-    ca: str | None = None
-    labels: tuple[str, ...] = ()
-    max_staleness: float = 24 * 3600.0
-    when_stale: WhenUnsure = "serve"
-    when_none: WhenUnsure = "deny"
-    image: str | None = None
-    fields: tuple[str, ...] = DEFAULT_FIELDS
-    keep_unshipped_bytes: int = 1024 * MIB
-    reconnect: float = 0.5
-    key_set: KeySet | None = None  # of the fleet, which then says what may be signed; `keys` are those of policies
-
-
-class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[fleet]: the fleet that this host is in."""
+class FleetKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of [fleet] that are settings as they are written; the paths among them become absolute."""
 
     name: Annotated[str, Meta(pattern=PATTERN, extra=NAMED, examples=["acme"])]
     url: Annotated[str, Meta(min_length=1, examples=["rediss://engine.example:6379"])]
@@ -117,15 +92,34 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: Text | None = None
     password_file: FilePath | None = None
     ca: FilePath | None = None
-    host: Annotated[str, Meta(pattern=PATTERN, extra=NAMED)] | None = None
     labels: Annotated[
         tuple[Annotated[str, Meta(pattern=PATTERN)], ...], Meta(extra={"is": f"a list of names, each {FORM}"})
     ] = ()
-    max_staleness: Duration = "24h"
     when_stale: WhenUnsure = "serve"
     when_none: WhenUnsure = "deny"
     image: FilePath | None = None
     fields: tuple[Text, ...] = DEFAULT_FIELDS
+    needs_tests: bool = False
+
+
+class FleetSettings(FleetKeys, frozen=True, kw_only=True):
+    """The settings of this host as part of a fleet.  `max_staleness` and `reconnect` are seconds, paths are absolute.
+
+    `fields` are the fields of an entry that leave the machine, besides those that always do.
+    """
+
+    host: str
+    max_staleness: float = 24 * 3600.0
+    keep_unshipped_bytes: int = 1024 * MIB
+    reconnect: float = 0.5
+    key_set: KeySet | None = None  # of the fleet, which then says what may be signed; `keys` are those of policies
+
+
+class FleetTable(FleetKeys, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """[fleet]: the fleet that this host is in."""
+
+    host: Annotated[str, Meta(pattern=PATTERN, extra=NAMED)] | None = None
+    max_staleness: Duration = "24h"
     keep_unshipped_mib: Annotated[float, Meta(gt=0, lt=2**40)] = 1024
     reconnect: Duration = "500ms"
 
@@ -156,14 +150,12 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.host is None and NAME.fullmatch(machine) is None:
             reason = f'the machine is called {machine!r}, which cannot be a host\'s name: add host = "…" ({FORM})'
             raise InvalidTableError(reason, ("host",))
-        read: dict[str, Any] = {name: getattr(self, name) for name in AS_WRITTEN}
-        paths = ((name, getattr(self, name)) for name in ("password_file", "ca", "image"))
-        read |= {name: absolute(path) for name, path in paths if path is not None}
+        read: dict[str, Any] = {name: getattr(self, name) for name in FleetKeys.__struct_fields__}
+        read |= {name: absolute(read[name]) for name in PATHS if read[name] is not None}
+        read |= {"keys": tuple(key.strip() for key in self.keys), "labels": tuple(dict.fromkeys(self.labels))}
         return FleetSettings(
             **read,
             host=self.host or machine,
-            keys=tuple(key.strip() for key in self.keys),
-            labels=tuple(dict.fromkeys(self.labels)),
             max_staleness=read_duration(self.max_staleness),
             keep_unshipped_bytes=int(self.keep_unshipped_mib * MIB),
             reconnect=read_duration(self.reconnect),

@@ -113,6 +113,18 @@ def test_a_new_key_signs_again_what_the_old_one_signed(bench: Bench) -> None:
     assert [(one["key"], one["believed"]) for one in versions] == [(old.id, False), (new.public.id, True)]
 
 
+def test_a_publisher_may_insist_on_tests(bench: Bench) -> None:
+    config = f'[fleet]\nname = "{bench.fleet}"\nurl = "{bench.url}"\nkeys = ["{bench.key.public.text}"]\n'
+    bench.place.write({"hooks.toml": f"{config}needs_tests = true\n"})
+    tested = bench.run_plain("fleet", "push", str(bench.hooks), "--key", str(bench.key_file))
+    (bench.hooks / "policy-tests.toml").unlink()
+
+    refused = bench.run_plain("fleet", "push", str(bench.hooks), "--key", str(bench.key_file), "--message", "x")
+
+    assert (tested.code, refused.code) == (0, 65)
+    assert "has no policy-tests.toml, and [fleet] has needs_tests here" in refused.err
+
+
 def test_the_file_of_hooks_says_which_fleet(bench: Bench) -> None:
     config = f'[fleet]\nname = "{bench.fleet}"\nurl = "{bench.url}"\nkeys = ["{bench.key.public.text}"]\n'
     bench.place.write({"hooks.toml": config})
@@ -472,6 +484,17 @@ def key_file(bench: Bench, name: str) -> tuple[str, str]:
     path = bench.place.folder / name
     pair = json.loads(bench.run_plain("fleet", "keygen", "--out", str(path), "--json").out)
     return str(path), pair["public"]
+
+
+def test_a_history_without_key_sets_that_were_seen_is_a_finding(bench: Bench, shared_redis: RedisServer) -> None:
+    """Without them keys are shown as believed that a key set has taken away."""
+    bench.push()
+    bench.run("keys", "init")
+    shared_redis.command("DEL", f"hooklatch:{bench.fleet}:keys")
+
+    (finding,) = bench.json("history", code=1)["findings"]
+
+    assert "newest key set is 0, and this machine has seen key set 1" in finding
 
 
 def test_a_key_set_of_one_key_is_one_command_and_a_rotation_another(bench: Bench) -> None:

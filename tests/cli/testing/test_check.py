@@ -82,9 +82,10 @@ def test_a_password_of_a_fleet_that_goes_unencrypted_is_a_note() -> None:
             status = other.json("status", code=1)
 
     assert "the password for the engine goes to engine.example unencrypted" in done.stdout
-    assert [found["do"] for found in status["warned"] if found["reason"] == "fleet"] == [
-        "use rediss://, as examples/fleet has it, and give this host another password"
-    ]
+    warned = [found for found in status["warned"] if found["reason"] == "fleet"]
+    assert warned[0]["what"].startswith("no link is connected, so nothing comes from the fleet")
+    assert "engine.example unencrypted" in warned[1]["what"]
+    assert warned[1]["do"].startswith("start the link; or use rediss://, as examples/fleet has it")
 
 
 def test_what_nothing_reads_is_a_finding_and_a_tool_that_nobody_has_a_note() -> None:

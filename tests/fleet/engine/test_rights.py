@@ -111,6 +111,7 @@ async def test_a_host_sees_the_status_of_itself_alone(example: ExampleEngine) ->
         found = await look_at_hosts(host, fleet=FLEET, names=["laptop1"])
 
     assert [(one.host, one.health) for one in found.hosts] == [("laptop1", "ready")]
+    assert not found.enrolments  # it must not say that nobody is
 
 
 async def test_the_page_of_a_fleet_says_that_a_host_sees_itself_alone(example: ExampleEngine, tmp_path: Path) -> None:
@@ -152,6 +153,18 @@ async def test_an_operator_trims_and_nobody_else_does(example: ExampleEngine) ->
             await operator.append("laptop2", 1, RecordBatch(12, 12, b"forged"))
         with pytest.raises(EngineRefusedError, match="does not let"):
             await operator.commit(1 + await operator.newest_version(), b"forged")
+
+
+async def test_users_that_the_server_cannot_keep_are_told(tmp_path: Path) -> None:
+    """One that was taken away would be back after its next start."""
+    users = tmp_path / "users.acl"
+    users.touch()
+    with redis_server({"aclfile": str(users)}) as server:
+        users.unlink()
+        (users / "in the way").mkdir(parents=True)
+        async with open_engine(server.url, FLEET) as engine:
+            with pytest.raises(EngineRefusedError, match="refuses ACL SAVE"):
+                await engine.dismiss("laptop1")
 
 
 async def test_who_signs_timestamps_does_nothing_else(example: ExampleEngine) -> None:

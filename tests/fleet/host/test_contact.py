@@ -22,7 +22,9 @@ from support.fleets import PUBLIC
 
 KEY = make_key()
 HEAD = PolicyHead(7, "7" * 64)
-SETTINGS = FleetSettings("acme", "redis://engine", "h1", (PUBLIC,), max_staleness=100.0, when_stale="deny")
+SETTINGS = FleetSettings(
+    name="acme", url="redis://engine", host="h1", keys=(PUBLIC,), max_staleness=100.0, when_stale="deny"
+)
 
 
 class State(StateFile):

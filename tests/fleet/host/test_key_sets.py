@@ -252,6 +252,28 @@ async def test_an_accepted_state_file_keeps_its_key_set_and_its_timestamp(tmp_pa
     assert any("is older than that of" in text for text in refused)
 
 
+async def test_who_leaves_and_joins_again_is_bound_by_the_first_key_set_that_is_shown(tmp_path: Path) -> None:
+    """Root's keys may all be lost; no policy was active here, of which more would be removed."""
+    fleet, again = Fleet(), Fleet()
+    again.publisher.key = fleet.publisher.key
+    fleet.rotate(fleet.publisher.key, ROOT, root=keys(ROOT))
+    again.rotate(expires=datetime(2039, 1, 1, tzinfo=UTC))
+    config = tmp_path / "hooks.toml"
+    async with running_daemon(tmp_path, fleet.files()) as daemon, daemon.administrator() as admin:
+        async with link_of(daemon) as link:
+            await show(link, keys=fleet.texts)
+        table = config.read_text()
+        config.write_text("")
+        await admin.call("reload", accept_removed=True)
+        config.write_text(table)
+        await admin.call("reload")
+        async with link_of(daemon) as link:
+            await show(link, keys=again.texts)
+        after = await fleet_of(daemon)
+
+    assert after["key_set"] == {"version": 1, "expires": "2039-01-01T00:00:00Z"}
+
+
 async def test_a_kept_key_set_that_cannot_be_read_leaves_no_key_that_is_believed(tmp_path: Path) -> None:
     fleet = Fleet()
     fleet.rotate()

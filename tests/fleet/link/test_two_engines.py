@@ -47,6 +47,18 @@ async def test_logs_and_reports_go_to_the_engine_that_is_for_them(
         assert elsewhere.command("EXISTS", f"hooklatch:{FLEET}:{key}") == b":0\r\n"
 
 
+async def test_an_engine_of_logs_that_is_away_is_told_to_the_daemon(
+    engine: Engine, other: RedisServer, publisher: Publisher, daemon: MemoryDaemon, record: WrittenRecord,
+    run_link: RunLink,
+) -> None:  # fmt: skip
+    await publisher.push(engine, "one")
+    async with run_link(log_url=other.url):
+        await until(lambda: daemon.applied is not None)
+        other.kill()
+        record.write(5)
+        await until(lambda: daemon.engine is not None and daemon.engine.kind == "away")
+
+
 async def test_a_policy_arrives_whatever_becomes_of_the_engine_of_logs(
     redis: RedisServer, other: RedisServer, publisher: Publisher, daemon: MemoryDaemon, record: WrittenRecord,
     run_link: RunLink,

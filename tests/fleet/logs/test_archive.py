@@ -124,6 +124,33 @@ def test_what_was_changed_in_an_archive_is_found(
     assert offline(empty, kept, "verify").returncode == 1
 
 
+def test_the_epochs_of_one_host_do_not_hold_up_the_archive_of_all(empty: FleetCommands, tmp_path: Path) -> None:
+    script = "for epoch = 1, 80 do redis.call('XADD', KEYS[1] .. epoch, '1-0', 'd', 'x') end"
+    empty.server.command("EVAL", script, 1, f"hooklatch:{empty.name}:log:a:")
+
+    done = empty.run("archive", str(tmp_path))
+
+    assert done.returncode == 1
+    assert "the log of a has 80 epochs, of which 64 are read" in done.stderr
+    assert len(list(tmp_path.glob("*/logs/a/*.json"))) == 64
+
+
+def test_key_sets_and_events_that_the_engine_has_lost_stay_and_are_named(empty: FleetCommands, tmp_path: Path) -> None:
+    empty.do(lambda engine: engine.put_key_set(1, b"{}"))
+    assert empty.run("enroll", "a", "--host-key", make_key().public.text).returncode == 0
+    assert empty.run("archive", str(tmp_path)).returncode == 0
+    events = next(tmp_path.glob("*/events.json")).read_bytes()
+    for name in ("keys", "events"):
+        empty.server.command("DEL", f"hooklatch:{empty.name}:{name}")
+
+    done = empty.run("archive", str(tmp_path))
+
+    assert done.returncode == 1
+    assert "the engine has 0 of the 1 key sets" in done.stderr
+    assert "the engine has 0 of the 1 events of enrolment" in done.stderr
+    assert next(tmp_path.glob("*/events.json")).read_bytes() == events
+
+
 @pytest.mark.parametrize("name", ["*/logs/a/1.json", "*/facts.json", "*/reports/a.json", "*/events.json"])
 def test_a_document_that_cannot_be_read_is_an_error(empty: FleetCommands, kept: Path, name: str) -> None:
     (path,) = kept.glob(name)

@@ -6,6 +6,7 @@ Slow: the engine is a process of its own.
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,15 @@ def test_a_signed_report_that_was_changed_is_found(host: SigningHost) -> None:
     host.fleet.do(change)
 
     assert host.findings() == ["identity"]
+
+
+def test_a_signed_report_that_is_stored_again_does_not_hide_that_its_host_is_gone(host: SigningHost) -> None:
+    host.work()
+    host.enroll()
+    old = host.identity().sign_report(HostReport(host="a", health="ready", clock=int((time.time() - 3600) * 1000)))
+    host.fleet.do(lambda engine: engine.report("a", old))
+
+    assert any("an old one was stored again" in text for text in host.status(1)["wrong"])
 
 
 def test_fields_after_the_signature_do_not_count(host: SigningHost) -> None:

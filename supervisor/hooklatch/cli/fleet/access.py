@@ -155,7 +155,8 @@ def read_engine_access(arguments: argparse.Namespace) -> EngineAccess:
         own_key = {}
         unlisted = (
             f"your key {key.public.id} is not among [fleet] keys, so hosts like this one would refuse what it signs;"
-            f" list {key.public.text} there first, here and on each host"
+            f" sign with a key that they list, or have such a key say for all hosts that {key.public.text} may sign:"
+            " hooklatch fleet keys init"
         )
     return EngineAccess(
         url, log_url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys=listed | own_key,

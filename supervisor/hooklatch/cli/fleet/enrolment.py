@@ -144,8 +144,10 @@ def run_retire(arguments: argparse.Namespace) -> int:
 
     event, problem = access.run_with_engine(fleet_access, work)
     if problem:
-        what = f"its user at the engine is still there, as you may not remove it ({problem}); its administrator can"
-        output.print_error(f"{what}: ACL DELUSER {find_user(event.host)}")
+        what = (
+            f"its user at the engine is still there, or will be after its next start ({problem}); its administrator can"
+        )
+        output.print_error(f"{what} remove it: ACL DELUSER {find_user(event.host)}, and ACL SAVE")
     retired = f"{event.host} is retired: its log stays, fleet status counts it no more, and a report is a finding"
     output.say_result(event, retired, is_json=arguments.json)
     return Exit.OK

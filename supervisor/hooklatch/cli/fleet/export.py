@@ -167,7 +167,7 @@ def run_fleet_trim(arguments: argparse.Namespace) -> int:
     async def work(engine: Engine) -> tuple[list[TrimmedHost], list[str]]:
         return await trim_hosts(
             engine, await scan_fleet(engine, arguments.host), older=arguments.older, by=access.find_publisher_name(),
-            reason=arguments.reason, is_dry=arguments.dry_run, are_named=bool(arguments.host),
+            reason=arguments.reason, is_dry=arguments.dry_run,
         )  # fmt: skip
 
     removed, reasons = access.run_with_engine(fleet_access, work)  # and why the records of other hosts stay

@@ -260,12 +260,14 @@ async def list_history_findings(publisher: Publisher, memory: LastSeenHead) -> l
     """Return where the versions contradict those that this machine and the hosts have seen."""
     hosts = await publisher.hosts()
     await publisher.read()  # again, since a host may have read a version that was pushed in the meantime
+    key_sets = None
     try:
         own = publisher.history.find_contradiction(memory.read_head(), by="this machine")
+        key_sets = memory.find_lost_key_sets(publisher.key_set)
     except FleetError as error:
         own = str(error)
     of_hosts = publisher.history.list_host_contradictions(received.report for received in hosts.values())
-    findings = [text for text in (own, *of_hosts) if text is not None]
+    findings = [text for text in (key_sets, own, *of_hosts) if text is not None]
     return [*findings, LOST] if own is not None or len(of_hosts) >= AGREEING else findings
 
 

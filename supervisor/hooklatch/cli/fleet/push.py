@@ -100,6 +100,13 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
         candidate = prepare_push(arguments)
     except FleetError as error:
         raise access.make_command_error(error) from None
+    settings = None if arguments.to else access.read_own_settings(arguments)
+    if settings is not None and settings.needs_tests and not candidate.tests:
+        raise CommandError(
+            Exit.BAD_DATA,
+            f"nothing was tested: {candidate.folder.path} has no policy-tests.toml, and [fleet] has needs_tests here;"
+            " write tests, and push again",
+        )
     message = arguments.message if arguments.message is not None else candidate.commit or ""
     report = output.print_error if arguments.json else output.print_line
     policy, compared = check_removals(arguments, fleet_access, candidate, RolloutTarget(labels, goal.percent))
@@ -122,7 +129,6 @@ def run_fleet_push(arguments: argparse.Namespace) -> int:
     with report_interruption() as progress:
         manifest, is_new = access.run_publisher(fleet_access, work, gives_up=arguments.give_up)
     print_push(arguments, candidate, manifest, is_new=is_new)
-    settings = None if arguments.to else access.read_own_settings(arguments)
     if settings is None or settings.when_stale == "deny":  # without [fleet] it is unknown what its hosts do
         output.print_error(f"note: {NEEDS_TIMER}")
     return Exit.OK

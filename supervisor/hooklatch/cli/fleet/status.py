@@ -88,14 +88,17 @@ async def look_at_hosts(
     """Return each host of a fleet, or those with these names."""
     scan = await scan_fleet(engine, names)
     newest, facts = await engine.newest_version(), await engine.facts()
+    enrolments = await read_enrolments(engine, is_required=not names)
     statuses = list_host_statuses(
         scan.reports, scan.logs, newest=newest, now=int(facts["clock"]), silent_after=silent, fleet=fleet,
-        enrolments=await read_enrolments(engine, is_required=not names),
+        enrolments=enrolments,
     )  # fmt: skip
     statuses = [status for status in statuses if not names or status.host in names]
     retired = sorted(scan.hosts - {status.host for status in statuses})
     is_well = not any(status.wrong for status in statuses)
-    return FleetHosts(fleet, newest, facts, is_well, statuses, retired, await engine.fullness())
+    return FleetHosts(
+        fleet, newest, facts, is_well, statuses, retired, await engine.fullness(), enrolments=enrolments.is_readable
+    )
 
 
 def prepare_fleet_page(config: str | None) -> Callable[[], Awaitable[tuple[FleetHosts | None, str]]] | None:
@@ -149,7 +152,9 @@ def list_status_head(fleet: FleetHosts) -> Iterator[tuple[str, Any]]:
     what = f"version {fleet.newest}" if fleet.newest else "nothing was ever pushed"
     yield "fleet", f"{fleet.fleet}, {what}"
     yield "hosts", f"{format_count(len(hosts), 'host')}, {silent} silent, {wrong} with something wrong{gone}"
-    if hosts and not any(host.proven for host in hosts):
+    if not fleet.enrolments:
+        yield "proven", "not known here: it cannot be read with these rights who was enrolled"
+    elif hosts and not any(host.proven for host in hosts):
         yield "proven", "none: nobody has proven which machine any of these is (hooklatch fleet enroll)"
     gates = sum_gates(host.gates for host in hosts)
     if observing := list_observing(hosts):

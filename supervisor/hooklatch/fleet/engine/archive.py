@@ -226,6 +226,9 @@ class ArchiveEngine(Engine):
 class ArchiveWriter(ArchiveEngine):
     """An archive that is added to, by one process at a time.  Its methods raise OSError for what cannot be written."""
 
+    async def events(self) -> Sequence[bytes]:
+        return await super().events() if "events.json" in self._list() else []  # at the first time
+
     def find_newest(self, host: str, epoch: int) -> int:
         """Return the number after which batches are still to be copied."""
         return max((place.last for place in self._list_batches(host, epoch)), default=0)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import trio
@@ -68,6 +68,7 @@ LAST = 2**64 - 1  # the last number that an id of a stream can have
 BIG = 2**63  # seqs and versions are below; an id of a stream has 64 bits
 TOO_LOW = "equal or smaller than the target stream top item"  # of XADD, Redis 5 to 8 and Valkey
 NONE = "no such key"  # of XINFO
+NO_FILE = "not configured to use an ACL file"  # of ACL SAVE: such a server forgets its users with its end
 UNKNOWN = "unknown"
 EPOCH = re.compile(r"[1-9][0-9]{0,17}")
 
@@ -335,8 +336,12 @@ class RedisEngine(Engine):
         await self._keep_users()
 
     async def _keep_users(self) -> None:
-        with suppress(EngineRefusedError):  # a server without a file of users forgets them with its end
+        """Have the server write its file of users: unwritten, one that was taken away is back after its next start."""
+        try:
             await self._ask("ACL SAVE")
+        except EngineRefusedError as error:
+            if NO_FILE not in str(error):
+                raise
 
     async def redeem(self, host: str) -> str | None:
         word = await self._ask("GETDEL", key=self._key("token", validate_host_name(host)))

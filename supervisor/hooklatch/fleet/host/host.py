@@ -55,6 +55,10 @@ __all__ = ["FleetHost"]
 
 logger = logging.getLogger("hooklatch.fleet")
 ROLES = ("link",)
+NO_LINK = (
+    "no link is connected, so nothing comes from the fleet and nothing is shipped to it; start it: hooklatch link, or"
+    " for good: hooklatch service install --link"
+)
 
 
 class FollowParams(msgspec.Struct, frozen=True):
@@ -196,15 +200,19 @@ class FleetHost(PolicyContribution):
     @property
     def warnings(self) -> list[str]:
         """Return what deserves a look."""
-        settings = self.layer.settings
-        text = describe_open_password(settings) if settings is not None else None
-        return [text] if text is not None else []
+        if (settings := self.layer.settings) is None:
+            return []
+        text = describe_open_password(settings)
+        return [*([] if self._count_links() else [NO_LINK]), *([] if text is None else [text])]
+
+    def _count_links(self) -> int:
+        return sum(connection.role == "link" for connection in self._daemon.bus.connections.values())
 
     def status(self) -> FleetStatus | None:
         settings, contact = self.layer.settings, self.contact
         if settings is None and not self.layer.policy.applied:
             return None
-        connections, keys = self._daemon.bus.connections.values(), self.trust.key_set
+        keys = self.trust.key_set
         return {
             "name": settings.name if settings is not None else None,
             "host": settings.host if settings is not None else None,
@@ -218,7 +226,7 @@ class FleetHost(PolicyContribution):
             "when_stale": settings.when_stale if settings is not None else None,
             "when_none": settings.when_none if settings is not None else None,
             "denies": self.layer.denies,
-            "links": sum(connection.role == "link" for connection in connections),
+            "links": self._count_links(),
             "counts": dict(self.counts),
             "problems": self.problems,
         }

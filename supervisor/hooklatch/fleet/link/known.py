@@ -97,7 +97,7 @@ class LinkState:
     @property
     def engine_fault(self) -> EngineFault | None:
         """Return what is wrong with the engine."""
-        for part in (ENGINE, POLICY, SIGNED, BUNDLE, NAME, FLEET):
+        for part in (ENGINE, LOG_ENGINE, POLICY, SIGNED, BUNDLE, NAME, FLEET):
             if part in self._faults and (kind := self._kinds.get(part)):
                 return msgspec.convert({"kind": kind, "text": self._faults[part][: 2 * MAX_TEXT]}, EngineFault)
         return None

@@ -140,9 +140,8 @@ class PolicyFollower:
         while self._daemon.is_connected():
             head = answer.head
             if signed is None or self._has_news or SIGNED in self._state.faults:
-                signed = await self._fetch_signed(
-                    engine, answer.key_set
-                )  # first: a version is there before it is named
+                # Before the versions: one is there before a timestamp names it.
+                signed = await self._fetch_signed(engine, answer.key_set)
             versions = await await_answer(engine.versions(max(0, head.version - 1), limit=PAGE))
             if head.version and (fault := find_difference(versions, head)) is not None:
                 if (offered := await self._offer_history(engine, answer, signed)) is not None:

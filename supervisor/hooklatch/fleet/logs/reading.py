@@ -289,10 +289,14 @@ def find_leads(reports: Iterable[StoredReport]) -> dict[str, int]:
 
 
 class FleetScan(msgspec.Struct, frozen=True):
-    """The last reports and the logs of all hosts, or of those that were named."""
+    """The last reports and the logs of all hosts, or of those that were named.
+
+    Of hosts that were not named only so many logs: one with very many must not hold up the others, and is in `excess`.
+    """
 
     reports: list[StoredReport]
     logs: list[LogKey]
+    excess: list[LogFinding] = []
 
     @property
     def hosts(self) -> set[str]:
@@ -313,7 +317,8 @@ async def scan_fleet(engine: Engine, names: Collection[str] = (), *, has_reports
     reports = [report for report in own if report is not None]
     if has_reports and not names:
         reports = [report async for report in engine.reports()]
-    scan = FleetScan(reports, await list_logs(engine, names or None))
+    logs = await list_logs(engine, names or None)
+    scan = FleetScan(reports, logs) if names else FleetScan(reports, *limit_epochs(logs))
     for name in names:
         if name not in scan.hosts:
             known = scan.hosts

@@ -9,7 +9,7 @@ import msgspec
 from hooklatch.core.text import format_count, format_duration
 from hooklatch.fleet.engine.engine import StoredReport
 from hooklatch.fleet.enrolment import NOBODY, VANISHED, Enrolments
-from hooklatch.fleet.manifests import DEFAULT_POLICY, FleetError
+from hooklatch.fleet.manifests import DEFAULT_POLICY, SKEW, FleetError
 from hooklatch.fleet.reports import (
     LEFT,
     LONGEST,
@@ -71,6 +71,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
 
     `retired` are the hosts that were retired and have not reported since, which do not count.  `fullness` is the share
     of the engine's memory that is taken, null if it has no limit, or it may not be known.  `url` names the engine.
+    `enrolments`: who was enrolled may be known here.
     """
 
     fleet: str
@@ -81,6 +82,7 @@ class FleetHosts(msgspec.Struct, frozen=True):
     retired: list[str] = []
     fullness: float | None = None
     url: str = ""
+    enrolments: bool = True
 
 
 def list_host_statuses(
@@ -111,6 +113,11 @@ def list_host_statuses(
         if not faults and enrolments.find_retirement(report.host) is not None:
             continue
         is_proven = not faults and enrolments.find_key(report.host) is not None
+        if is_proven and -status.skew_s > SKEW:  # by such a clock it takes no timestamps either
+            faults = [
+                f"its report was made {format_duration(-status.skew_s)} before it came: an old one was stored again, as"
+                " every process with the host's credentials can, or the host's clock is wrong"
+            ]
         statuses[report.host] = msgspec.structs.replace(status, wrong=(*status.wrong, *faults), proven=is_proven)
     for host, epoch in epochs.items():
         if enrolments.find_retirement(host) is None:

@@ -18,13 +18,13 @@ from hooklatch.fleet.batches import BatchError, ShippedRecord, find_newest_place
 from hooklatch.fleet.engine.archive import ArchiveWriter
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, RecordBatch
 from hooklatch.fleet.enrolment import read_events
-from hooklatch.fleet.logs.reading import FleetScan, LogFinding, limit_epochs
+from hooklatch.fleet.logs.reading import FleetScan
 from hooklatch.fleet.manifests import FleetError, Sha256, decode_document, read_envelope, read_payload
 from hooklatch.fleet.publishing.versions import HistoryError
 from hooklatch.fleet.reports import read_report
 
 __all__ = [
-    "TrimNote", "TrimmedHost", "TrimmedHosts", "count_older", "read_trimmed", "trim_hosts", "ArchivedHost",
+    "TrimNote", "TrimmedHost", "TrimmedHosts", "read_trimmed", "trim_hosts", "ArchivedHost",
     "ArchivedHosts", "archive_fleet",
 ]  # fmt: skip
 
@@ -57,22 +57,6 @@ class TrimmedHost(TrimNote, frozen=True, kw_only=True):
 TrimmedHosts: TypeAlias = list[TrimmedHost]
 
 
-def count_older(batches: Sequence[RecordBatch], older_than: int, *, keeps_newest: bool) -> int:
-    """Return how many batches arrived before a moment, in ms by the engine's clock, from the beginning on.
-
-    `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
-    """
-    older = latest = 0
-    candidates = batches[:-1] if keeps_newest else batches
-    for count, batch in enumerate(candidates, 1):
-        # A host may claim any time, but a later batch did not arrive earlier.
-        latest = max(latest, batch.at)
-        if latest >= older_than:
-            break
-        older = count
-    return older
-
-
 def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
     """Read the notes on a host's log, by epoch.
 
@@ -90,32 +74,27 @@ def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, TrimNote]:
 
 
 async def trim_hosts(
-    engine: Engine, scan: FleetScan, *, older: float, by: str, reason: str, is_dry: bool = False,
-    are_named: bool = True,
+    engine: Engine, scan: FleetScan, *, older: float, by: str, reason: str, is_dry: bool = False
 ) -> tuple[list[TrimmedHost], list[str]]:  # fmt: skip
     """Remove batches of these hosts that arrived more than `older` seconds ago, by the engine's clock.
-
-    Without `are_named`, one host with very many epochs must not stop the trimming of the others.
 
     Return the notes and a text for each log that was kept though it is old enough.
     """
     now = int((await engine.facts())["clock"])
-    logs, excess = (scan.logs, list[LogFinding]()) if are_named else limit_epochs(scan.logs)
-    ships_to = set(dict(logs).items())
+    ships_to = set(dict(scan.logs).items())
     for report in scan.reports:
         with suppress(FleetError):  # the newest epoch counts then
             ships_to.add((report.host, read_report(report.data, report.host).epoch))
     written_notes: list[TrimmedHost] = []
-    kept_texts = [finding.text for finding in excess]
-    for host, epoch in logs:
-        older_than = now - int(older * 1000)
-        batches = await list_bare_batches(engine, host, epoch, older_than)
-        cut = count_older(batches, older_than, keeps_newest=(host, epoch) in ships_to)
-        if not cut:
+    kept_texts = [finding.text for finding in scan.excess]
+    for host, epoch in scan.logs:
+        keeps_newest = (host, epoch) in ships_to
+        batches = await list_older(engine, host, epoch, now - int(older * 1000), keeps_newest=keeps_newest)
+        if not batches:
             continue
         try:
             before = read_trimmed(await engine.notes(host)).get(epoch)
-            last, count = await find_readable_record(engine, host, epoch, batches[:cut])
+            last, count = await find_readable_record(engine, host, epoch, batches)
         except FleetError as error:
             kept_texts.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
             continue
@@ -139,14 +118,20 @@ def count_in_note(note: TrimNote, batches: Sequence[RecordBatch], before: TrimNo
     return msgspec.structs.replace(note, batches=noted + sum(batch.last > through for batch in batches))
 
 
-async def list_bare_batches(engine: Engine, host: str, epoch: int, older_than: int) -> list[RecordBatch]:
-    """Return the batches of a log up to the first that is not older, and a few more, without their data."""
-    bare_batches: list[RecordBatch] = []
-    while batches := await engine.batches(host, epoch, bare_batches[-1].last if bare_batches else 0, limit=AT_ONCE):
-        bare_batches += [msgspec.structs.replace(batch, data=b"") for batch in batches]
-        if any(batch.at >= older_than for batch in batches):
-            break
-    return bare_batches
+async def list_older(
+    engine: Engine, host: str, epoch: int, older_than: int, *, keeps_newest: bool
+) -> list[RecordBatch]:
+    """Return the batches of a log, without their data, that arrived before a moment in ms by the engine's clock.
+
+    What stays is not read, but for a few.  Where `keeps_newest` the last of the epoch stays.
+    """
+    older: list[RecordBatch] = []
+    while batches := await engine.batches(host, epoch, older[-1].last if older else 0, limit=AT_ONCE):
+        for batch in batches:
+            if batch.at >= older_than:  # a host may claim any time, but a later batch did not arrive earlier
+                return older
+            older.append(msgspec.structs.replace(batch, data=b""))
+    return older[:-1] if keeps_newest else older
 
 
 async def find_readable_record(
@@ -191,7 +176,7 @@ async def archive_fleet(
         EngineError: the engine or the archive cannot be read.
         OSError: the archive cannot be written.
     """
-    findings: list[str] = []
+    findings = [finding.text for finding in scan.excess]
     await copy_versions(engine, archive, findings)
     archived: list[ArchivedHost] = []
     for host, epoch in scan.logs:
@@ -201,7 +186,13 @@ async def archive_fleet(
             findings.append(f"{host}: {error}")
     for report in scan.reports:
         archive.put_current(report, "reports", f"{report.host}.json")
-    archive.put_current([msgspec.json.encode(event).decode() for event in await read_events(engine)], "events.json")
+    events = [msgspec.json.encode(event).decode() for event in await read_events(engine)]
+    if len(events) < (count := len(await archive.events())):
+        findings.append(
+            f"the engine has {len(events)} of the {count} events of enrolment in {archive.folder}, which stay"
+        )
+    else:
+        archive.put_current(events, "events.json")
     archive.put_current(await engine.facts(), "facts.json")  # last: without it there is no archive to read
     return archived, findings
 
@@ -215,6 +206,11 @@ async def copy_versions(engine: Engine, archive: ArchiveWriter, findings: list[s
                 archive.put(data, "keys", f"{number:012d}")
             except EngineRefusedError as error:
                 findings.append(f"key set {number}: {error}")
+    if number < (count := len(await archive.key_sets(0))):
+        findings.append(
+            f"the engine has {number} of the {count} key sets in {archive.folder}: it lost some; put them back:"
+            f" hooklatch fleet restore --from {archive.folder}"
+        )
     after = 0
     while page := await engine.versions(after):
         for number, data in page:

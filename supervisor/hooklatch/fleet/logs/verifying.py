@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from hooklatch.fleet.engine.engine import Engine, StoredReport
 from hooklatch.fleet.enrolment import VANISHED, read_enrolments
 from hooklatch.fleet.logs.chains import HostCheck, HostVerified, LocalComparison, ShippedByHost
-from hooklatch.fleet.logs.reading import MAX_BYTES, LogFinding, describe_rest, limit_epochs, scan_fleet
+from hooklatch.fleet.logs.reading import MAX_BYTES, describe_rest, scan_fleet
 from hooklatch.fleet.logs.trimming import read_trimmed
 from hooklatch.fleet.manifests import FleetError
 from hooklatch.fleet.reports import describe_false_time
@@ -37,14 +37,13 @@ async def verify_hosts(
     """
     scan = await scan_fleet(engine, hosts)
     reports = {report.host: report for report in scan.reports}
-    logs, excess = (scan.logs, list[LogFinding]()) if hosts else limit_epochs(scan.logs)
     enrolments = await read_enrolments(engine, is_required=not hosts)
     names = scan.hosts if hosts else scan.hosts | enrolments.joined
     checks = {host: HostCheck(host, fleet, enrolments) for host in sorted(names)}
     epochs: dict[str, list[int]] = {host: [] for host in checks}
-    for host, epoch in logs:
+    for host, epoch in scan.logs:
         epochs[host].append(epoch)
-    for finding in excess:
+    for finding in scan.excess:
         checks[finding.host].add_finding(finding.what, finding.text)
     shipped = ShippedByHost()
     return [

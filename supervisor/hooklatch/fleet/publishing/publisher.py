@@ -122,10 +122,16 @@ class LastSeenHead:
                 content = msgspec.json.encode(SeenHeadFile(self._fleet, self._url, history.head))
                 replace_file(self.path, content, temporary=f"{self.path}.{os.getpid()}.new")
 
-    def find_newest_key_set(self) -> int:
-        """Return the version of the newest key set that was seen here, 0 if none was."""
+    def find_lost_key_sets(self, newest: KeySet | None) -> str | None:
+        """Return that an engine lacks key sets that were seen here, if its newest one is this."""
         with self._writing():
-            return max((read_number(data, self._fleet) for data in read_kept_key_sets(self.copy)), default=0)
+            seen = max((read_number(data, self._fleet) for data in read_kept_key_sets(self.copy)), default=0)
+        if seen <= (version := newest.version if newest is not None else 0):
+            return None
+        return (
+            f"the engine's newest key set is {version}, and this machine has seen key set {seen}: it has lost some,"
+            " or withholds them; put them back with: hooklatch fleet restore"
+        )
 
     def keep_key_sets(self, stored: Iterable[bytes]) -> None:
         """Keep key sets."""
@@ -266,13 +272,9 @@ class Publisher:
                 self.stored_key_sets.append(data)
             if self._memory is not None:
                 self._memory.keep_key_sets(texts)
-        newest = self.key_set.version if self.key_set is not None else 0
-        if self._memory is not None and (seen := self._memory.find_newest_key_set()) > newest:
-            # 5.3.5: without it an engine that hides a rotation has keys believed that were taken away.
-            raise HistoryError(
-                f"the engine's newest key set is {newest}, and this machine has seen key set {seen}: it has lost some,"
-                " or withholds them; put them back with: hooklatch fleet restore"
-            )
+        lost = self._memory.find_lost_key_sets(self.key_set) if self._memory is not None else None
+        if lost is not None:  # 5.3.5: an engine that hides a rotation would have keys believed that were taken away
+            raise HistoryError(lost)
 
     def _believe(self, key_set: KeySet) -> None:
         self._trusted |= self.keys  # the history is read past what earlier keys have signed
