@@ -26,11 +26,11 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.processes.pool_limits import PoolLimits
+from hooklatch.processes.pool_limits import IN_PLACE, PoolLimits
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.starting import WorkerStarter, remove_scratch
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import IN_PLACE, PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
+from hooklatch.processes.worker import Answered, PoolWorker, SourceLoadError, build_call_outcome, compute_deadline
 from hooklatch.processes.zygote import ForkError, ZygoteClient
 from hooklatch_worker import wire
 
@@ -194,11 +194,7 @@ class Pool:
         return outcome
 
     def _build_last_outcome(
-        self,
-        begun: BegunCall,
-        answered: wire.CallAnswered | wire.CallSilent | CallOutcome,
-        earlier: list[float],
-        ended: float,
+        self, begun: BegunCall, answered: Answered, earlier: list[float], ended: float
     ) -> CallOutcome:
         """Return the outcome of the last callback of several that a worker ran; `earlier` are the others' durations."""
         call, moment = begun.call, begun.began + sum(earlier)
@@ -209,9 +205,7 @@ class Pool:
         outcome = self._build_outcome(last, answered, ended)
         return replace(outcome, earlier_ms=tuple([round(seconds * 1000, 3) for seconds in earlier]))
 
-    def _build_outcome(
-        self, begun: BegunCall, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, ended: float
-    ) -> CallOutcome:
+    def _build_outcome(self, begun: BegunCall, answered: Answered, ended: float) -> CallOutcome:
         worker, seconds = begun.worker, ended - begun.arrived
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.

@@ -10,8 +10,9 @@ import psutil
 from hooklatch.errors import explain_error
 from hooklatch_worker import wire
 
-__all__ = ["TOTAL_BYTES", "PoolLimits", "UnmeasuredError", "measure_process"]
+__all__ = ["IN_PLACE", "TOTAL_BYTES", "PoolLimits", "UnmeasuredError", "measure_process"]
 
+IN_PLACE = 1  # milliseconds that the loop waits for an answer, while no task gets its turn
 TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says otherwise
 
 

@@ -18,7 +18,7 @@ import signal
 import socket
 import struct
 import time
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -27,6 +27,7 @@ from hooklatch.core.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.pool_limits import IN_PLACE
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK
@@ -34,16 +35,15 @@ from hooklatch_worker.author.state import MAX_STEPS, StateRequest
 from hooklatch_worker.systems import system
 
 __all__ = [
-    "IN_PLACE", "SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome",
+    "Answered", "SourceLoadError", "PoolWorker", "WorkerProcess", "call_ids", "compute_deadline", "build_call_outcome",
 ]  # fmt: skip
 
 EXIT_NOTICE = 1.0  # seconds in which its zygote reports an exit code, on a busy machine too; only the text needs it
-IN_PLACE = 1  # milliseconds that the loop waits for an answer, while no task gets its turn
-# The waits for an answer in place.  Most callbacks answer sooner than a process sleeps and is woken, so there are so
-# many looks before a sleep, if the worker has a core of its own meanwhile.
+# For an answer in place: many looks, if the worker has a core of its own, since a process is woken only after longer.
 WAITS = (*(0,) * (40 if system.count_cores() > 1 else 0), IN_PLACE)
 ENVELOPES = msgspec.json.Encoder()
 ANSWERS = (wire.CallAnswered, wire.CallSilent)
+Answered: TypeAlias = wire.CallAnswered | wire.CallSilent | CallOutcome  # an answer, or the outcome without one
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
 
@@ -224,9 +224,7 @@ class PoolWorker:
             self._unsent, self._is_cut_short = memoryview(data)[sent:], True
         return None
 
-    async def end(
-        self, fire: FireContext, *, in_place: bool = False
-    ) -> wire.CallAnswered | wire.CallSilent | CallOutcome:
+    async def end(self, fire: FireContext, *, in_place: bool = False) -> Answered:
         """Return the answer to the call that was sent, or the worker's failure.
 
         With `in_place` the whole loop waits for the answer first: a turn of it costs more than most callbacks take.
@@ -264,9 +262,7 @@ class PoolWorker:
             if isinstance(target := hook.target, PythonTarget)
         ]
 
-    def silent_durations(
-        self, answered: wire.CallAnswered | wire.CallSilent | CallOutcome, elapsed: float
-    ) -> list[float]:
+    def silent_durations(self, answered: Answered, elapsed: float) -> list[float]:
         """Return how long each callback took that ran without an answer before the one that `answered` is of.
 
         `elapsed` is the duration of the whole call, which bounds their sum: a worker is not trusted with numbers.
@@ -500,9 +496,7 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
-def build_call_outcome(
-    answered: wire.CallAnswered | wire.CallSilent | CallOutcome, hook: Hook, seconds: float
-) -> CallOutcome:
+def build_call_outcome(answered: Answered, hook: Hook, seconds: float) -> CallOutcome:
     """Return the outcome that a worker reported, with whose length it is not trusted either, or that of its failure."""
     if isinstance(answered, wire.CallSilent):
         return msgspec.structs.replace(hook.silence, duration_ms=round(seconds * 1000, 3))

@@ -20,13 +20,13 @@ from contextlib import contextmanager, suppress
 from hooklatch_worker.systems.libc import LIBC, raise_errno
 
 __all__ = [
-    "ADOPTS_ORPHANS", "CONFINES", "LOOKS", "NEEDS", "OTHER_SIGNALS", "SHARES_HANDLES", "EventSet",
-    "become_subreaper", "close_from", "count_cores", "count_threads", "die_with_parent", "expose_file",
-    "forbid_new_privileges", "freeze_processes", "has_ended", "is_same_process", "is_supported", "kill_children",
-    "list_children", "list_descendants", "look_at", "make_anonymous_file", "make_bounded_file", "make_message_pair",
-    "make_unreadable", "make_wakeup_pipe", "open_looked", "open_message_socket", "open_peer", "read_name",
-    "read_parent_and_start", "read_process_state", "reap_child", "receive_message", "receive_process", "send_message",
-    "send_process", "signal_process", "wake_when_orphaned", "watch_process",
+    "ADOPTS_ORPHANS", "CONFINES", "LOOKS", "NEEDS", "OTHER_SIGNALS", "SHARES_HANDLES", "EventSet", "become_subreaper",
+    "close_from", "count_cores", "count_threads", "die_with_parent", "expose_file", "forbid_new_privileges",
+    "freeze_processes", "has_ended", "is_same_process", "is_supported", "kill_children", "list_children",
+    "list_descendants", "look_at", "make_anonymous_file", "make_bounded_file", "make_message_pair", "make_unreadable",
+    "make_wakeup_pipe", "open_looked", "open_message_socket", "open_peer", "read_name", "read_parent_and_start",
+    "read_process_state", "reap_child", "receive_message", "receive_process", "send_message", "send_process",
+    "signal_process", "wake_when_orphaned", "watch_process",
 ]  # fmt: skip
 
 ADOPTS_ORPHANS = CONFINES = SHARES_HANDLES = True
