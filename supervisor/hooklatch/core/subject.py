@@ -21,7 +21,7 @@ KEYS = (
     "prompt", "text", "message", "subject", "command_name", "url", "path", "file_path", "worktree_path", "name",
     "to_model", "to", "title", "error", "reason", "trigger", "source", "finish_reason", "agent_type", "tool_name",
 )  # fmt: skip
-TOKENS = re.compile(r'"(?:[^"\\]|\\.)*("?)|[{}\[\],]', re.DOTALL)
+TOKENS = r'(?s)"(?:[^"\\]|\\.)*("?)|[{}\[\],]'
 CLOSING = {"{": "}", "[": "]"}
 LONGEST_ESCAPE = 6  # characters, as in \u001b
 
@@ -113,7 +113,7 @@ def read_cut_object(text: str) -> dict[str, object] | None:
     """Return what the beginning of an object's JSON holds; a text in it that is cut ends in an ellipsis."""
     open_brackets: list[str] = []
     is_in_text, safe = False, ""
-    for token in TOKENS.finditer(text):
+    for token in re.finditer(TOKENS, text):
         mark = token[0][0]
         if mark == '"':
             is_in_text = not token[1]

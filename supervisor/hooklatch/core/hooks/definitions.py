@@ -330,7 +330,7 @@ def is_id(value: str) -> bool:
 def find_id_fault(value: str) -> str | None:
     if not is_id(value):
         return f"id is one line of at most {MAX_ID} characters, not {value[:80]!r}"
-    if LIKE_A_NAME.match(value) is not None:
+    if re.match(LIKE_A_NAME, value) is not None:
         return f"an id cannot begin like {value[:80]!r}, which looks like a hook's full name; choose another id"
     return None
 

@@ -21,7 +21,7 @@ __all__ = [
 
 NAME = r"(?s:(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*)"
 # How a full name begins, as no id may.
-LIKE_A_NAME = re.compile(r"(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
+LIKE_A_NAME = r"(?s)(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)"
 
 
 def make_hook_id(stem: str, function: str) -> str:

@@ -119,7 +119,7 @@ def list_needles(filters: Filters) -> list[bytes]:
     if filters.tool is not None and PLAIN.fullmatch(filters.tool):
         needles.append(filters.tool.encode())
     for hook in filter(None, (filters.hook, filters.by)):
-        hook_id = strip_scope(hook) if LIKE_A_NAME.match(hook) else hook
+        hook_id = strip_scope(hook) if re.match(LIKE_A_NAME, hook) else hook
         needles.append(quote_unicode(hook_id)[1:-1].removesuffix(".py").encode())
     return needles
 
