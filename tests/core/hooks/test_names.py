@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import shlex
 
 import pytest
@@ -49,7 +51,7 @@ def test_no_two_hooks_share_a_name_and_a_gate_handed_down_keeps_its_own() -> Non
     assert len({name for name, _ in names}) == len(names) == (len(PLACES) - 1) * len(IDS)
     for name, hook_id in names:
         assert is_name(name)
-        assert LIKE_A_NAME.match(name)
+        assert re.match(LIKE_A_NAME, name)
         assert strip_scope(name) == hook_id
         assert shlex.split(quote_name(name)) == [name]
 
