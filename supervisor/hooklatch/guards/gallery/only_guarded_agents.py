@@ -166,11 +166,7 @@ AGENTS = (
             "*/.grok/hooks/*", "*/.grok/*.toml", "*/.grok/disabled-hooks", "*/.grok/plugins/*", "/etc/grok/*", PROFILES,
         ),
     ),
-    Agent(
-        names=("letta", "letta-code"),
-        serving=("server",),
-        folders=("*/.letta/settings*.json", "*/.letta/mods/*"),
-    ),
+    Agent(names=("letta", "letta-code"), serving=("server",), folders=("*/.letta/settings*.json", "*/.letta/mods/*")),
     Agent(
         names=("cline", "@cline/cli"),
         flags=("--config", "--hooks-dir", "--data-dir"),
@@ -195,11 +191,7 @@ AGENTS = (
             "/Library/Application Support/Factory/*",
         ),
     ),
-    Agent(
-        names=("goose",),
-        verbs=("plugin",),
-        folders=("*/.agents/plugins/*",),
-    ),
+    Agent(names=("goose",), verbs=("plugin",), folders=("*/.agents/plugins/*",)),
 )  # fmt: skip
 # What follows plugin, extensions and the like and only shows something.
 LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
@@ -403,8 +395,7 @@ def list_named(words: Sequence[str]) -> Iterator[list[str]]:
     """Yield the first words that are not an option: with those that may be options' values, and without them."""
     yield list(itertools.islice((word for word in words if not word.startswith("-")), NAMED))
     pairs = zip(itertools.chain([""], words), words, strict=False)
-    plain_words = (word for before, word in pairs if not before.startswith("-") and not word.startswith("-"))
-    yield list(itertools.islice(plain_words, NAMED))
+    yield list(itertools.islice((word for before, word in pairs if "-" not in (before[:1], word[:1])), NAMED))
 
 
 def is_open(agent: Agent, words: Sequence[Word]) -> bool:
