@@ -12,6 +12,7 @@ import pytest
 from guards.calls_of_tools import GUARDS, verdict
 from hooklatch.guards import Command, UnreadableCommandError, Word, commands
 from hooklatch.guards.hosts import hosts_reached
+from hooklatch.guards.interpreters import paths_in_code
 from hooklatch.shelltext import words
 from hooklatch.shelltext.grammar.characters import MAX_TEXT
 from hooklatch.shelltext.reading.bounds import MAX_WORDS
@@ -97,6 +98,7 @@ def judging(guard: Guard, text: str) -> int:
             lambda n: repeated("cd a && ", n, "", "ls"),
             lambda n: repeated("find . -name '*.pyc' -delete; ", n),
             lambda n: repeated("~ ", n, "ls "),
+            lambda n: repeated("claude x ", 8 * n, "python3 -c 'os.x; ", "'"),
         )
     ],
 )
@@ -124,15 +126,37 @@ def test_what_is_beyond_a_bound_is_refused_before_much_is_done(text: str, bound:
 
 
 @table(
-    "unit", ["\n", '\\"', "qx{", "${", "open ", "ftp", "connection", "socket.newopen", "system(", "`"], ids=range(10)
+    ("before", "unit"),
+    [
+        *(
+            ("f = '", unit)
+            for unit in (
+                "\n",
+                '\\"',
+                "qx{",
+                "${",
+                "open ",
+                "ftp",
+                "connection",
+                "socket.newopen",
+                "system(",
+                "`",
+                "copy",
+            )
+        ),
+        ("f = ''", " "),
+        ("open(f, '>", " "),
+    ],
+    ids=range(13),
 )
-def test_code_is_searched_in_time_in_proportion_to_it(unit: str) -> None:
-    code = repeated(unit, 20_000, "f = '")
+def test_code_is_searched_in_time_in_proportion_to_it(before: str, unit: str) -> None:
+    code = repeated(unit, 20_000, before)
     begin = process_time()
 
     for name in ("perl", "vim", "groovy", "awk"):
         list(list_code_scripts(name, code))
     list(hosts_reached(Command(program="perl", arguments=(Word("-e"), Word(code)))))
+    list(paths_in_code(code))
 
     assert process_time() - begin < 0.8
 

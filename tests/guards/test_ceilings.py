@@ -178,7 +178,9 @@ async def test_the_tokens_of_codex_count_once_and_outlive_the_daemon(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "usage", [{"input": 5, "output": 5}, {"prompt_tokens": 5}, [], {"output_tokens": "5"}], ids=str
+    "usage",
+    [{"input": 5, "output": 5}, {"prompt_tokens": 5.0}, {"usage": {"output_tokens": 5}}, [], {"output_tokens": "5"}],
+    ids=str,
 )
 async def test_tokens_in_words_that_are_not_known_end_the_calls(tmp_path: Path, usage: object) -> None:
     async with running_daemon(tmp_path, guard(TOKENS=2500)) as daemon:

@@ -18,7 +18,7 @@ from typing import Final
 from hooklatch.shelltext.command import Command
 from hooklatch.shelltext.reading.codes import strip_version, write_out
 
-__all__ = ["RUNS_DATA", "codes_of", "paths_in_code", "reads_data", "runs_known_code", "strip_version"]
+__all__ = ["codes_of", "paths_in_code", "reads_data", "runs_nothing", "strip_version"]
 
 # The option of an interpreter that the program follows.  An interpreter that is not here is not known.
 PROGRAM_OPTIONS: Final = {
@@ -62,11 +62,11 @@ IN_CODE: Final = re.compile(
     r"""|Path\(\s*['"]([^'"\n]+)['"]\s*\)+\.(?:write|unlink|touch|rename|replace|mkdir|rmdir|chmod|open\(\s*['"][wax])"""
     r"""|(?:remove|unlink|rename|replace|chmod|rmtree|move|truncate|(?:write|append|unlink|rm)(?:File)?(?:Sync)?|File\.write"""
     r"""|file_put_contents|copyfile|symlink)\(\s*['"]([^'"\n]+)['"]"""
-    r"""|\bopen\s*\(?\s*(?:my\s+)?[\w$]+\s*,\s*['"]\+?>{1,2}\s*(?:['"]\s*,\s*['"])?([^'"\n]+)['"]"""
+    r"""|\bopen\s*\(?\s*(?:my\s+)?[\w$]+\s*,\s*['"]\+?>{1,2}\s*+(?:['"]\s*,\s*['"])?([^'"\n]+)['"]"""
     r"""|>\s*"([^"\n]+)\""""
 )
 SECOND_IN_CODE: Final = re.compile(
-    r"""(?:copy\w*|rename|replace|move|link)(?:Sync)?"""
+    r"""(?:copy(?:(?!copy)\w)*+|rename|replace|move|link)(?:Sync)?"""
     r"""\(\s*[^,()]+,\s*['"]([^'"\n]+)['"]"""
 )
 
@@ -101,6 +101,21 @@ def codes_of(command: Command) -> Iterator[str]:
     yield from (redirect.target.text for redirect in command.redirects if "<<" in redirect.operator)
     if command.given is not None:
         yield command.given.text
+
+
+def runs_nothing(command: Command) -> bool:
+    """Return whether an interpreter's program stands in its command, and neither it nor its words start anything."""
+    name = strip_version(command.program or "")
+    words = [word.text for word in command.arguments]
+    options = [word for word in words if word.startswith("-") and word != "-"]
+    if name not in PROGRAM_OPTIONS or not "".join(words[:1] or "-").startswith("-"):
+        return False
+    if not all(HARMLESS.fullmatch(word) or is_option(name, word) for word in options):
+        return False
+    texts = [code for code in codes_of(command) if code not in options]
+    if name in ("python", "pypy"):
+        return all(map(runs_known_code, texts))
+    return not any(map(RUNS_DATA.search, texts))
 
 
 def is_option(name: str, word: str) -> bool:

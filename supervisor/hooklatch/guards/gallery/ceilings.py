@@ -153,7 +153,7 @@ def read_counts(usage: object) -> list[int]:
     if not any(counts) and "totalTokenCount" in given:  # Gemini's words
         prompt = read_count(given.get("promptTokenCount"))
         counts = [prompt, max(read_count(given["totalTokenCount"]) - prompt, 0), 0, 0]
-    elif given.keys().isdisjoint(KINDS) and any(isinstance(value, int) for value in given.values()):
+    elif given.keys().isdisjoint(KINDS) and any(isinstance(value, int | float | dict) for value in given.values()):
         raise ValueError(f"{', '.join(given)}: none of these is a count that is known")
     return counts
 

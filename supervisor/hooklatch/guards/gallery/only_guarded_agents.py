@@ -28,7 +28,7 @@ from hooklatch.guards import (
     strictest,
     strip_version,
 )
-from hooklatch.guards.interpreters import RUNS_DATA, paths_in_code, runs_known_code
+from hooklatch.guards.interpreters import paths_in_code, runs_nothing
 from hooklatch.guards.paths import PathResolver, PlacedPath, is_match, split_parts
 from hooklatch.guards.unseen import may_be
 from hooklatch.shelltext.reading.unknown import find_first_run_word, find_run_program
@@ -166,11 +166,7 @@ AGENTS = (
             "*/.grok/hooks/*", "*/.grok/*.toml", "*/.grok/disabled-hooks", "*/.grok/plugins/*", "/etc/grok/*", PROFILES,
         ),
     ),
-    Agent(
-        names=("letta", "letta-code"),
-        serving=("server",),
-        folders=("*/.letta/settings*.json", "*/.letta/mods/*"),
-    ),
+    Agent(names=("letta", "letta-code"), serving=("server",), folders=("*/.letta/settings*.json", "*/.letta/mods/*")),
     Agent(
         names=("cline", "@cline/cli"),
         flags=("--config", "--hooks-dir", "--data-dir"),
@@ -195,11 +191,7 @@ AGENTS = (
             "/Library/Application Support/Factory/*",
         ),
     ),
-    Agent(
-        names=("goose",),
-        verbs=("plugin",),
-        folders=("*/.agents/plugins/*",),
-    ),
+    Agent(names=("goose",), verbs=("plugin",), folders=("*/.agents/plugins/*",)),
 )  # fmt: skip
 # What follows plugin, extensions and the like and only shows something.
 LOOKING = {"list", "ls", "show", "details", "validate", "help", "get", "info", "--help", "-h"}
@@ -222,7 +214,6 @@ SETTING = {
 }  # fmt: skip
 SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
-JUDGED_BY_WORDS = {"node", "perl", "ruby"}  # whose code starts nothing without one of the words of RUNS_DATA
 EXECUTING = {"-e", "-c", "-x", "--exec", "--command", "--cmd"}  # of any program: what follows may be a command
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
 HEAD = re.compile(r"\s*---[^\n]*\n(.*?)\n---", re.DOTALL)
@@ -245,6 +236,9 @@ REST = re.compile(r"[^)\"'`;|&\n]*")  # of a command, to its end
 BEGIN = re.compile(r"\w[^$`*?\[{\\]*")  # of a word that is neither an option nor decided when the command runs
 ALONE = re.compile(r"\benv\s*[=:]\s*\{(?!\s*(?:\*\*|\.\.\.))")  # an environment of its own, with nothing of this one
 DECIDES = "decides which settings and hooks an agent has; a person sets it"
+NAMED = 3  # words: a command of two, and what it is told to do
+VALUES_READ = 32  # that a command may run whose program is not known; of more, it is not known what they start
+NEAR = 1000  # characters behind a name in code that are read again, if the rest was read behind the same name before
 BARE_ENVIRONMENT = "the agent would start without the variables that may say where its settings are"
 
 
@@ -315,11 +309,10 @@ def list_started(command: Command, text: str) -> Iterator[tuple[Agent, Command]]
             yield from ((BY_NAME[name], command) for name in dict.fromkeys(ANY_NAME.findall(text)))
         return
     first = find_first_run_word(name, command.arguments) if name else None
-    if first is not None and find_run_program(name, command.arguments) is not None:
-        return  # which is a command of its own
+    end = find_run_program(name, command.arguments) if first is not None else None  # which is a command of its own
     if is_script_of_node(command):
         first = 0
-    for at in range(len(command.arguments) if first is None else first, len(command.arguments)):
+    for at in range(*slice(len(command.arguments) if first is None else first, end).indices(len(command.arguments))):
         words = command.arguments[at:]
         if at and command.arguments[at - 1].text in EXECUTING:
             yield from list_started_by(words[0].text)
@@ -336,8 +329,12 @@ def list_started_unseen(found: Sequence[Command], text: str) -> Iterator[tuple[A
     values = ["".join(groups) for groups in VALUES.findall(text)] if unknown else []
     seen = [command.text if command.fed_by is None else text for command in unknown]  # what it is, or reads
     for each in dict.fromkeys(seen):
-        values += [match[0] + REST.findall(each, match.end())[0] for match in ANY_NAME.finditer(each)]
-    for value in dict.fromkeys(values):
+        ends = [(match[0], REST.match(each, match.end())) for match in ANY_NAME.finditer(each)]
+        values += [name + rest[0] for name, rest in ends if rest is not None]
+    for count, value in enumerate(dict.fromkeys(value for value in values if ANY_NAME.search(value) is not None)):
+        if count == VALUES_READ:
+            yield from ((BY_NAME[name], unknown[0]) for name in dict.fromkeys(ANY_NAME.findall(text)))
+            return
         yield from list_started_by(value)
 
 
@@ -365,41 +362,58 @@ def judge_start(agent: Agent, command: Command) -> Any:
         return ask(f"how {name} would start is decided only when it runs")
     is_ended = command.within[-1:] == ("npm",) and command.arguments and command.arguments[0].text == "--"
     words = list_before_end(command.arguments[1:] if is_ended else command.arguments)  # npm takes the first for itself
-    if (flag := next(list_flags(agent, [word.text for word in words]), None)) is not None:
+    texts = [word.text for word in words]
+    if (flag := next(list_flags(agent, texts), None)) is not None:
         return deny(f"{name} {flag} may leave out the settings that ask its guards, or what they judge; {UNLESS}")
-    verb = next((word.text for word in words if not word.text.startswith("-")), "")
-    if verb in agent.verbs and LOOKING.isdisjoint(word.text for word in words):
+    verb = next((named[0] for named in list_named(texts) if named and named[0] in agent.verbs), None)
+    if verb is not None and LOOKING.isdisjoint(texts):
         return deny(f"{name} {verb} changes what runs inside the agent or where its guards are; a person does that")
-    if (served := find_served(agent, [word.text for word in words])) is not None:
+    if (served := find_served(agent, texts)) is not None:
         return deny(f"{name} {served} runs tools for its clients, about which no guard is asked; {UNLESS}")
     if (by := next((by for by in command.within if by in AS_ANOTHER), None)) is not None:
         return deny(f"behind {by}, {name} has other settings and no guards; {UNLESS}")
     if not ELSEWHERE.isdisjoint(command.within) or is_contained(command):
         return ask(f"{name} runs elsewhere, where it is unknown which guards it has")
     is_given = not {"xargs", "parallel"}.isdisjoint(command.within)
-    if is_given or any(is_open(agent, *pair) for pair in zip((None, *words), words, strict=False)):
+    if is_given or is_open(agent, words):
         return ask(f"the options of {name} are decided only when it runs; behind `--` they are none")
     return None
 
 
 def find_served(agent: Agent, words: Sequence[str]) -> str | None:
     """Return by which of its commands an agent's program serves its tools, by the words behind its name."""
-    named = [word for word in words if not word.startswith("-")]
-    is_shown = not LOOKING.isdisjoint(words)
-    return next((each for each in agent.serving if named[: len(each.split())] == each.split() and not is_shown), None)
+    if not SHOWING.isdisjoint(words):
+        return None
+    for each, named in itertools.product(agent.serving, list_named(words)):
+        end = len(each.split())
+        if named[:end] == each.split() and LOOKING.isdisjoint(named[end : end + 1]):
+            return each
+    return None
 
 
-def is_open(agent: Agent, before: Word | None, word: Word) -> bool:
+def list_named(words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the first words that are not an option: with those that may be options' values, and without them."""
+    yield list(itertools.islice((word for word in words if not word.startswith("-")), NAMED))
+    pairs = zip(itertools.chain([""], words), words, strict=False)
+    yield list(itertools.islice((word for before, word in pairs if "-" not in (before[:1], word[:1])), NAMED))
+
+
+def is_open(agent: Agent, words: Sequence[Word]) -> bool:
     """Return whether a word that is decided only when the command runs may be one of an agent's flags or verbs."""
-    if word.is_known or not (agent.flags or before is None):
-        return False
-    begin = BEGIN.match(word.text) if word.is_one else None
-    if begin is None:
-        return True
-    if before is None:
-        return any(verb.startswith(begin[0]) for verb in agent.verbs)
-    is_value = before.text.startswith("-")
-    return is_value and any(plain(flag.partition("=")[0]) in plain(before.text) for flag in agent.flags if "=" in flag)
+    named, before = "", ""
+    for word in () if all(word.is_known for word in words) else words:
+        begin = BEGIN.match(word.text) if word.is_one else None
+        if not word.is_known and begin is None and (agent.flags or not before):
+            return True
+        if not word.is_known and begin is not None:
+            is_verb = any(each.startswith(named + begin[0]) for each in (*agent.verbs, *agent.serving))
+            of_option = plain(before) if before.startswith("-") else ""
+            if is_verb or any(plain(flag.partition("=")[0]) in of_option for flag in agent.flags if "=" in flag):
+                return True
+        if not word.text.startswith("-"):
+            named = f"{named}{word.text} "[:64]  # longer than all of them
+        before = word.text
+    return False
 
 
 def list_before_end(words: Sequence[Word]) -> list[Word]:
@@ -484,7 +498,8 @@ def judge_other(command: Command, begin: str) -> Any:
     if follows is not None and first not in SHOWING and (not follows or re.fullmatch(follows, first) is not None):
         return ask(f"{name} is an agent that hooklatch does not guard")
     if strip_version(name).startswith(INTERPRETERS):
-        return strictest(judge_code(code, begin, name=name) for code in codes_of(command))
+        is_talk = runs_nothing(command)
+        return strictest(judge_code(code, begin, is_talk=is_talk) for code in codes_of(command))
     if name in NAMING and (agent := find_program(command)) is not None:
         return ask(f"{agent} would have another name, by which its flags are not known")
     return None
@@ -500,21 +515,21 @@ def find_program(command: Command) -> str | None:
     return None
 
 
-def judge_code(code: str, begin: str, *, name: str = "") -> Any:
+def judge_code(code: str, begin: str, *, is_talk: bool = False) -> Any:
     """Judge code of any language: whether it starts an agent in one of its ways around, or writes its files."""
-    is_python = name.startswith(("python", "pypy"))
-    is_talk = runs_known_code(code) if is_python else name in JUDGED_BY_WORDS and RUNS_DATA.search(code) is None
+    names, moved = set(re.findall(r"[A-Z][A-Z_]{3,}", code)), set(SET_IN_CODE.findall(code))
+    read: set[str] = set()
     for match in () if is_talk else ANY_NAME.finditer(code):
         agent = BY_NAME[match[1]]
-        words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() :]) if part]
+        end = match.end() + NEAR if match[1] in read else None
+        read.add(match[1])
+        words = [part for part in re.split(r"[\s'\"`,()\[\]{}]+", code[match.end() : end]) if part]
         if (flag := next(list_flags(agent, words), None)) is not None:
             return deny(f"this code may start {match[1]} with {flag}, which may leave out its guards; {UNLESS}")
         if (served := find_served(agent, words)) is not None:
             return deny(f"this code may start {match[1]} {served}, which asks no guard about its tools; {UNLESS}")
         if words and words[0] in agent.verbs and LOOKING.isdisjoint(words[1:2]):
             return deny(f"this code may start {match[1]} {words[0]}, which changes what runs inside it; {UNLESS}")
-        names = set(re.findall(r"[A-Z][A-Z_]{3,}", code))
-        moved = set(SET_IN_CODE.findall(code))
         if any(fnmatchcase(name, pattern) for name in names for pattern in agent.variables) or any(
             fnmatchcase(name, pattern) for name in moved for pattern in OF_ALL
         ):

@@ -71,7 +71,7 @@ MAX_GROWTH: Final = 4096  # characters by which code may grow beyond twice its l
 TEXT: Final = r"""(?:'([^'\\\n]{0,300})'|"([^"\\\n]{0,300})")"""
 PATH: Final = r"(?<![\w.])(?:\w+\.)*path\.join\("
 JOINED: Final = (
-    (re.compile(rf"{TEXT}\s*(?:\+|\.\.?)?\s*{TEXT}"), "{}"),
+    (re.compile(rf"{TEXT}\s*+(?:(?:\+|\.\.?)\s*+)?{TEXT}"), "{}"),
     (re.compile(rf"\bPath\(\s*{TEXT}\s*\)\s*/\s*{TEXT}"), "Path({})"),
     (re.compile(rf"{PATH}\s*{TEXT}\s*,\s*{TEXT}\s*(?=[,)])"), "path.join({}"),
     (re.compile(rf"{PATH}\s*{TEXT}()()\s*\)"), "{}"),

@@ -22,7 +22,7 @@ from hooklatch.shelltext.reading.programs import (
     TEXTS,
     WRAPPERS,
 )
-from hooklatch.shelltext.words import Word
+from hooklatch.shelltext.words import GLOB, Word
 
 __all__ = ["find_first_run_word", "find_run_program", "list_possible_scripts", "list_possible_commands"]
 
@@ -34,7 +34,7 @@ LATER: Final = Word("one of many words that name a program", False)
 # flake or a profile that is called as a program is: direnv exec echo rm, nix develop git -c rm.
 RUN_BEHIND: Final[Mapping[str, frozenset[str]]] = {
     "nix": frozenset({"-c", "--command"}),
-    **dict.fromkeys(("op", "doppler", "dotenvx", "infisical", "chamber", "aws-vault", "teller"), frozenset({"--"})),
+    **dict.fromkeys(("op", "doppler", "dotenvx", "infisical", "chamber", "aws-vault"), frozenset({"--"})),
 }
 # In a text, these are words of English, too.
 ENGLISH: Final = frozenset(
@@ -72,17 +72,27 @@ def find_run_program(name: str, words: Sequence[Word]) -> int | None:
     """Return at which word a known program begins that a wrapper runs for sure; None if that is unknown.
 
     All words behind it are its own, and so no other commands: rtk git commit -m 'rm is refused', op run -- grep rm.
+    The word that it stands behind may be an option's value (chamber exec --kms-key-alias -- echo -- rm), and nix has
+    options with two of them.
     """
     texts = [word.text for word in words]
-    if name == "rtk":
-        at = next((at for at, text in enumerate(texts) if text not in ("proxy", "err")), 0)
+    if name == "rtk":  # `err` and `test` give a shell all their words as one text
+        at = next((at for at, text in enumerate(texts) if text != "proxy"), 0)
     elif name == "direnv":
         at = 2 if texts[:1] == ["exec"] else 0
     else:
         at = next((at for at, text in enumerate(texts, 1) if text in RUN_BEHIND.get(name, ())), 0)
     if not 0 <= at < len(words) or (at == 0 and name != "rtk") or not words[at].is_known:
         return None
+    before = texts[: max(at - 1, 0)]
+    options = [text for text in (before if name == "nix" else before[-1:]) if text.startswith("-")]
+    if any("=" not in text for text in options) or not all(is_one_word(word) for word in words[:at]):
+        return None
     return at if texts[at] in TELLING | GUARDED and (name, texts[at]) != ("rtk", "test") else None
+
+
+def is_one_word(word: Word) -> bool:
+    return word.is_one and GLOB.search(word.text) is None
 
 
 def list_possible_commands(name: str, words: Sequence[Word]) -> Iterator[Sequence[Word]]:
@@ -90,11 +100,11 @@ def list_possible_commands(name: str, words: Sequence[Word]) -> Iterator[Sequenc
     first = find_first_run_word(name, words)
     if first is None:
         return
-    if (at := find_run_program(name, words)) is not None:
-        yield words[at:]
-        return
+    run = find_run_program(name, words)
+    if run is not None:
+        yield words[run:]
     count = 0
-    for at in range(first, len(words)):
+    for at in range(first, len(words) if run is None else run):
         word = words[at]
         text = word.text
         if text.startswith("-"):
@@ -120,7 +130,7 @@ def list_possible_scripts(name: str, words: Sequence[Word]) -> Iterator[Word]:
                 yield make_script_word(found[1], word)
         return
     first = find_first_run_word(name, words)
-    for word in words[first:] if first is not None and find_run_program(name, words) is None else ():
+    for word in words[first : find_run_program(name, words)] if first is not None else ():
         text = VALUE_BEHIND.sub("", word.text)
         if any(blank in text for blank in " \t\n") and A_COMMAND.search(text) is not None:
             yield make_script_word(text, word)
