@@ -47,7 +47,7 @@ BUILTINS: Final = frozenset({
 OF_FRAMES: Final = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_", "mro")  # attributes that lead to any module
 STREAM: Final = re.compile(r"/dev/(?:stdin|fd\b|tty)|/proc/|php:")
 RUNS_DATA: Final = re.compile(
-    r"exec|eval|compile|system|popen|subprocess|spawn|import_module|pickle|[Mm]arshal|Function|constructor|\bvm\b|code\."
+    r"exec|eval|compile|system|popen|open3|fork|subprocess|spawn|import_module|pickle|[Mm]arshal|Function|constructor|\bvm\b|code\."
     r"|runpy|run_path|run_module|interact|INSPECT|\bdo\b|(?<!\.)\bload\b|require(?!\(['\"](?:node:)?fs['\"]\))|include"
     r"|import\s*\(|`|\bqx|%x|\bopen\b|send\b|\bmethod\b|\bIO\b|Open3|YAML|dlopen|\bglobal|Kernel|__|modules|getattr|globals|builtins|\bvars\b|[^\w\s][gimrsx]*e[gimrsx]*e\b|inding"
 )

@@ -213,6 +213,7 @@ SETTING = {
     "setenv", "set-environment", "tmux", "launchctl", "setx",
 }  # fmt: skip
 SAYING = {"echo", "printf", "git", "gh", "grep", "egrep", "rg", "cat", "tee", "sed", "awk", "ls", "test", "["}
+READING = {"cd", "echo", "ls", "cat", "grep", "head", "tail"}  # which run nothing that they read
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "lua")
 EXECUTING = {"-e", "-c", "-x", "--exec", "--command", "--cmd"}  # of any program: what follows may be a command
 COPYING = {"cp", "mv", "rsync", "ln", "install", "tar", "bsdtar", "unzip", "git", "scp"}  # whole folders, too
@@ -279,7 +280,9 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     started += list_started_unseen(found, text)
     answers = [judge_start(agent, command) for agent, command in started]
     answers += [judge_variables(text, found, [start for _, start in started])]
-    answers += [judge_other(command, begin) for command in found]
+    # Code may talk of agents where no other command could run what it prints or writes.
+    is_run = any(command.program not in READING and not runs_nothing(command) for command in found)
+    answers += [judge_other(command, begin, may_talk=not is_run) for command in found]
     paths = PathResolver(begin, text, found)
     has_hooks = HOOKS_IN_TEXT.search(text) is not None
     for command in found:
@@ -490,15 +493,15 @@ def list_spoken(command: Command, found: Sequence[Command]) -> Iterator[str]:
             yield text
 
 
-def judge_other(command: Command, begin: str) -> Any:
-    """Judge a command that is not an agent's, but may start one: an agent that is not known here, or code."""
+def judge_other(command: Command, begin: str, *, may_talk: bool) -> Any:
+    """Judge a command that may start an agent: one that is not known here, or by code, which may talk of agents."""
     name = command.program or ""
     follows = UNGUARDED.get(name)
     first = command.arguments[0].text if command.arguments else ""
     if follows is not None and first not in SHOWING and (not follows or re.fullmatch(follows, first) is not None):
         return ask(f"{name} is an agent that hooklatch does not guard")
     if strip_version(name).startswith(INTERPRETERS):
-        is_talk = runs_nothing(command)
+        is_talk = may_talk and runs_nothing(command)
         return strictest(judge_code(code, begin, is_talk=is_talk) for code in codes_of(command))
     if name in NAMING and (agent := find_program(command)) is not None:
         return ask(f"{agent} would have another name, by which its flags are not known")
