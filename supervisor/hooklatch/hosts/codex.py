@@ -6,8 +6,9 @@ has only the keys that it needs, and warnings are only in the record.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from hooklatch.core.light_json import as_object
 from hooklatch.core.messages import FireDecision
 from hooklatch.hosts.fitting import add_warning, decode_patch, explain_decision, format_model_text
 from hooklatch.hosts.host import (
@@ -109,9 +110,9 @@ def read_usage(given: object) -> object:
 
     Codex counts what was read from a cache, or written to it, in the input too.
     """
-    if not isinstance(given, dict) or "output_tokens" not in given:
+    counts = as_object(given)
+    if "output_tokens" not in counts:
         return given
-    counts = cast("dict[str, Any]", given)
     fresh, read, written = map(counts.get, ("input_tokens", "cached_input_tokens", "cache_write_input_tokens"))
     if isinstance(fresh, int) and isinstance(read, int) and isinstance(written, int) and fresh >= read + written:
         fresh -= read + written

@@ -27,7 +27,7 @@ from hooklatch.cli.hosts.editing import JsoncError
 from hooklatch.cli.hosts.entries import add_entries, find_entries
 from hooklatch.cli.hosts.layouts import SettingsLayout
 from hooklatch.cli.hosts.settings_files import FileError
-from hooklatch.core.light_json import as_object
+from hooklatch.core.light_json import as_object, is_object
 from hooklatch.hosts.find import find_host
 
 __all__ = [
@@ -118,10 +118,10 @@ def has_all(path: str, data: bytes, text: str) -> bool:
 
 def contains(theirs: object, ours: object) -> bool:
     """Return whether a table has all of another one; other values must be equal, as JSON, in which 1 is not true."""
-    if not isinstance(ours, dict):
+    if not is_object(ours):
         return json.dumps(theirs) == json.dumps(ours)
     given = as_object(theirs)
-    return all(key in given and contains(given[key], value) for key, value in as_object(ours).items())
+    return all(key in given and contains(given[key], value) for key, value in ours.items())
 
 
 def is_own_file(path: str, data: bytes, environ: Mapping[str, str]) -> bool:

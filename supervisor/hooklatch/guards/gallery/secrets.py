@@ -10,7 +10,7 @@ This file is yours: change the lists.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from hooklatch import amend, deny, hook
@@ -180,7 +180,8 @@ def list_detected(detector: RegexBasedDetector, line: str) -> Collection[str]:
     """Return what a detector finds: all of a match whose group is only its beginning (ghp), or has nothing of it."""
     found = set(detector.analyze_string(line))
     texts: list[str] = []
-    for match in (match for pattern in detector.denylist if found for match in pattern.finditer(line)):
+    patterns: Iterable[re.Pattern[str]] = getattr(detector, "denylist", ())  # of no known type
+    for match in (match for pattern in patterns if found for match in pattern.finditer(line)):
         group = match.lastindex or 0
         if (match[group] if group or not match.re.groups else "") in found:
             texts.append(match[0] if match.start(group) == match.start() else match[group])
