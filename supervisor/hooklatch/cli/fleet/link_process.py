@@ -15,6 +15,7 @@ import trio
 
 from hooklatch.cli.fleet.access import read_fleet
 from hooklatch.cli.terminal.parser import CommandError, Exit, make_missing_error
+from hooklatch.errors import locate_error
 from hooklatch.fleet.engine.engine import Engine, EngineRefusedError, add_user
 from hooklatch.fleet.engine.opening import open_engine, read_password
 from hooklatch.fleet.enrolment import HostIdentity, load_host_key
@@ -156,7 +157,7 @@ class LinkProcess:
         try:
             key = load_host_key(os.path.dirname(self._paths.record))
         except (FleetError, NoLibraryError, OSError) as error:
-            return None, f"what this host reports and ships is not signed: {error}"
+            return None, f"what this host reports and ships is not signed: {locate_error(error)}"
         logger.info("this host signs with the key %s", key.public.text)
         return HostIdentity(key, settings.name, settings.host), None
 
