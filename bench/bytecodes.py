@@ -50,9 +50,11 @@ def guard(event):
 """
 DAEMON = """
 import hooklatch.record.writer as record, hooklatch.processes.worker as worker
+import hooklatch.processes.pool as pool
 import hooklatch.processes.resource_limits as limits, hooklatch.service.loading.watch as files
 import hooklatch.service.transport.watches as readers
 worker.WAITS = (3600_000,)  # milliseconds; how many looks are in vain would depend on the machine
+pool.IN_PLACE = 3600_000  # else a traced fire would count as a long one, for which the loop goes on at once
 record.GROUP = limits.INTERVAL = files.SETTLE = readers.TICK = 3600.0
 
 import trio._core._run as turns
