@@ -106,8 +106,8 @@ async def test_the_floor_outlives_a_policy_file_that_cannot_be_read(tmp_path: Pa
         assert await decided(daemon) == STRICT
 
 
-async def test_an_older_copy_of_the_policy_file_is_not_believed(tmp_path: Path) -> None:
-    publisher = fleet_of()
+async def put_older_copy_back(tmp_path: Path, publisher: Publisher) -> None:
+    """Have a host apply two versions, and put what it kept of the first in place of the second."""
     folder = tmp_path / "state" / "fleet"
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         await brought(link, publisher.versions[0])
@@ -115,6 +115,11 @@ async def test_an_older_copy_of_the_policy_file_is_not_believed(tmp_path: Path) 
         await brought(link, publisher.versions[1])
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder)
+
+
+async def test_an_older_copy_of_the_policy_file_is_not_believed(tmp_path: Path) -> None:
+    publisher = fleet_of()
+    await put_older_copy_back(tmp_path, publisher)
 
     async with host(tmp_path, publisher.public) as daemon:
         assert "is an older copy: it is from before version 2, which was active" in await decided(daemon)
@@ -123,13 +128,7 @@ async def test_an_older_copy_of_the_policy_file_is_not_believed(tmp_path: Path) 
 async def test_an_accepted_state_file_keeps_the_floor(tmp_path: Path) -> None:
     """Its witness is gone, and the policy on the disk is yesterday's: the one floor that is left is in it."""
     publisher = fleet_of()
-    folder = tmp_path / "state" / "fleet"
-    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        await brought(link, publisher.versions[0])
-        shutil.copytree(folder, tmp_path / "copy")
-        await brought(link, publisher.versions[1])
-    shutil.rmtree(folder)
-    shutil.copytree(tmp_path / "copy", folder)
+    await put_older_copy_back(tmp_path, publisher)
     (tmp_path / "state" / "state.witness").unlink()
 
     async with host(tmp_path, publisher.public) as daemon:

@@ -66,13 +66,19 @@ async def fleet_of(daemon: Daemon) -> dict[str, Any]:
     return fleet
 
 
-async def test_a_key_set_binds_over_a_restart_and_lists_count_no_more(tmp_path: Path) -> None:
-    """The thief's key is still in the host's file: it was taken from the key set, and no file was edited."""
+def take_key_away() -> tuple[Fleet, PrivateKey, Published, Published]:
+    """Return a fleet whose key sets give its policies another key, that key, and two versions by the one before."""
     fleet, new = Fleet(), make_key()
     fleet.rotate()
     fleet.rotate(fleet.publisher.key, NEXT_ROOT, root=keys(NEXT_ROOT), timestamp=keys(TIMER), policies={"*": keys(new)})
     first = fleet.publisher.publish(DENIES_BASH)
     stolen = fleet.publisher.publish({"guards.py": guard("thief")})
+    return fleet, new, first, stolen
+
+
+async def test_a_key_set_binds_over_a_restart_and_lists_count_no_more(tmp_path: Path) -> None:
+    """The thief's key is still in the host's file: it was taken from the key set, and no file was edited."""
+    fleet, new, first, stolen = take_key_away()
     async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
         await show(link, first, timestamp=first.timestamp)
         answer = await show(link, keys=fleet.texts)
@@ -208,11 +214,7 @@ async def test_an_expired_key_set_keeps_what_is_active_and_takes_nothing_new(tmp
 
 async def test_a_lost_state_file_brings_no_key_back_that_a_key_set_took_away(tmp_path: Path) -> None:
     """The thief's key is still in the host's file, and the engine shows no key set any more."""
-    fleet, new = Fleet(), make_key()
-    fleet.rotate()
-    fleet.rotate(fleet.publisher.key, NEXT_ROOT, root=keys(NEXT_ROOT), timestamp=keys(TIMER), policies={"*": keys(new)})
-    first = fleet.publisher.publish(DENIES_BASH)
-    stolen = fleet.publisher.publish({"guards.py": guard("thief")})
+    fleet, _, first, stolen = take_key_away()
     async with running_daemon(tmp_path, fleet.files()) as daemon, link_of(daemon) as link:
         await show(link, first, timestamp=first.timestamp)
         await show(link, keys=fleet.texts)

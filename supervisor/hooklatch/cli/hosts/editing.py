@@ -24,8 +24,6 @@ TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
 STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 WORDS: Final = {"true": True, "false": False, "null": None}
-
-
 MARK: Final = "\ufeff"  # a byte order mark
 
 

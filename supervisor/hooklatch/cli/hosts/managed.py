@@ -87,8 +87,7 @@ def list_foreign(texts: Mapping[str, str], environ: Mapping[str, str]) -> Iterat
     """Yield the managed files of somebody else that lack something of ours."""
     for path, text in texts.items():
         before = settings_files.read_if_present(path)
-        is_ours = before is None or before == text.encode() or is_own_file(path, before, environ)
-        if not is_ours and not has_all(path, before or b"", text):
+        if before is not None and is_foreign(path, before, text.encode(), environ) and not has_all(path, before, text):
             yield path
 
 
@@ -96,7 +95,7 @@ def plan_managed(path: str, text: str | None, environ: Mapping[str, str], name: 
     """Return the edit that makes a managed file, or deletes it if `text` is None."""
     before = settings_files.read_if_present(path)
     new = None if text is None else text.encode()
-    if before is not None and before != new and not is_own_file(path, before, environ):
+    if before is not None and is_foreign(path, before, new, environ):
         if text is None or has_all(path, before, text):
             return FileEdit(path, before, before, before)
         raise FileError(
@@ -104,6 +103,11 @@ def plan_managed(path: str, text: str | None, environ: Mapping[str, str], name: 
             f"`hooklatch install {name} --managed --dry-run` shows, or move it away"
         )
     return FileEdit(path, before, new, None)
+
+
+def is_foreign(path: str, before: bytes, new: bytes | None, environ: Mapping[str, str]) -> bool:
+    """Return whether a managed file that is to get another content is somebody else's."""
+    return before != new and not is_own_file(path, before, environ)
 
 
 def has_all(path: str, data: bytes, text: str) -> bool:

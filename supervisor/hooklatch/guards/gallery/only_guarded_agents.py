@@ -280,9 +280,9 @@ def judge_command_text(text: str, begin: str, *, is_sure: bool = True) -> Any:
     started += list_started_unseen(found, text)
     answers = [judge_start(agent, command) for agent, command in started]
     answers += [judge_variables(text, found, [start for _, start in started])]
-    # Code may talk of agents where no other command could run what it prints or writes.
-    is_run = any(command.program not in READING and not runs_nothing(command) for command in found)
-    answers += [judge_other(command, begin, may_talk=not is_run) for command in found]
+    # Code may talk of agents if it starts nothing, and no other command could run what it prints or writes.
+    is_talk = all(command.program in READING or runs_nothing(command) for command in found)
+    answers += [judge_other(command, begin, is_talk=is_talk) for command in found]
     paths = PathResolver(begin, text, found)
     has_hooks = HOOKS_IN_TEXT.search(text) is not None
     for command in found:
@@ -493,7 +493,7 @@ def list_spoken(command: Command, found: Sequence[Command]) -> Iterator[str]:
             yield text
 
 
-def judge_other(command: Command, begin: str, *, may_talk: bool) -> Any:
+def judge_other(command: Command, begin: str, *, is_talk: bool) -> Any:
     """Judge a command that may start an agent: one that is not known here, or by code, which may talk of agents."""
     name = command.program or ""
     follows = UNGUARDED.get(name)
@@ -501,7 +501,6 @@ def judge_other(command: Command, begin: str, *, may_talk: bool) -> Any:
     if follows is not None and first not in SHOWING and (not follows or re.fullmatch(follows, first) is not None):
         return ask(f"{name} is an agent that hooklatch does not guard")
     if strip_version(name).startswith(INTERPRETERS):
-        is_talk = may_talk and runs_nothing(command)
         return strictest(judge_code(code, begin, is_talk=is_talk) for code in codes_of(command))
     if name in NAMING and (agent := find_program(command)) is not None:
         return ask(f"{agent} would have another name, by which its flags are not known")
