@@ -370,7 +370,7 @@ class TrustedHook(TypedDict):
     problem: str | None
 
 
-class TrustAnswer(RevisionAnswer):
+class TrustAnswer(RevisionAnswer, ChangeWarnings):
     """`trust`: the files that are pinned, by the sha256 of each, and the hooks in them."""
 
     folder: str
@@ -379,7 +379,7 @@ class TrustAnswer(RevisionAnswer):
     diagnostics: list[ReportedDiagnostic]
 
 
-class UntrustAnswer(RevisionAnswer):
+class UntrustAnswer(RevisionAnswer, ChangeWarnings):
     """`trust --revoke`."""
 
     folder: str

@@ -249,6 +249,7 @@ def list_foundations(parts: DaemonComponents) -> list[ChildSpec]:
     return [
         guardian,  # first, since its imports take longer than anything else here
         ChildSpec("record", parts.record.run, is_significant=True, reports_start=True),
+        ChildSpec("state", parts.state.run, reports_start=True),  # ends after all that changes it
         zygote,
         ChildSpec("environments", environments.run, reports_start=True, below=environments.supervisor),
         ChildSpec("pools", pools.run, reports_start=True, below=pools),

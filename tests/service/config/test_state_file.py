@@ -29,6 +29,7 @@ def other(event):
     return deny("other")
 """
 FILES = {"hooks.toml": "", "guards.py": GUARDS}
+MARKED = "from hooklatch import hook\n@hook('pre_tool_use')\ndef mine(event):\n    return None\n"
 
 pytestmark = pytest.mark.slow
 
@@ -289,6 +290,53 @@ async def test_a_change_that_cannot_be_stored_is_in_force_and_says_so(tmp_path: 
     assert decision["verdict"] == "deny"
     assert "warnings" not in stored
     assert green["health"] == "green"
+
+
+async def test_each_change_of_the_operators_that_cannot_be_stored_says_so(tmp_path: Path) -> None:
+    files = {**FILES, "hooks.toml": '[[source]]\npath = "mine.py"\n', "mine.py": MARKED}
+    project = {"folder": str(tmp_path / "project")}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin:
+        (tmp_path / "project/.hooklatch").mkdir(parents=True, mode=0o700)
+        (tmp_path / "project/.hooklatch/hooks.toml").touch(mode=0o600)
+        (tmp_path / "state/state.json.new").mkdir()
+        answers = [
+            await admin.call("trust", **project),
+            await admin.call("untrust", **project),
+            await admin.call("disable", scope="global", id="mine"),
+            await admin.call("enable", scope="global", id="mine"),
+            await admin.call("suspend", id="mine", seconds=60, reason="a test"),
+            await admin.call("resume", id="mine"),
+            await admin.call("register", scope="global", hooks=[run(daemon, id="b")]),
+            await admin.call("unregister", scope="global", id="b"),
+        ]
+        (tmp_path / "state/state.json.new").rmdir()
+
+    assert all("is lost when the daemon ends" in answer["warnings"][0] for answer in answers)
+
+
+async def test_what_could_not_be_stored_is_stored_as_soon_as_it_can_be(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    (obstacle := tmp_path / "state.json.new").mkdir()
+    state = StateFile(str(tmp_path))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(state.run)
+        state.state.hooks = [{"id": "1"}]
+        await state.store()
+        await trio.sleep(60)
+        assert state.unwritten is not None
+        obstacle.rmdir()
+        while state.unwritten is not None:  # the clock stands still only while nothing waits for a thread
+            await trio.sleep(1)
+        assert on_disk(tmp_path) == [{"id": "1"}]
+
+        obstacle.mkdir()
+        state.state.hooks = [{"id": "2"}]
+        await state.store()
+        obstacle.rmdir()
+        nursery.cancel_scope.cancel()  # the daemon ends before the next try
+
+    assert (state.unwritten, on_disk(tmp_path)) == (None, [{"id": "2"}])
 
 
 async def test_a_torn_write_leaves_the_last_state(tmp_path: Path) -> None:

@@ -175,10 +175,7 @@ def run_state_accept(arguments: argparse.Namespace) -> int:
     if result["fault"] is not None:
         copy = f"; a copy is in {result['moved_to']}" if result["moved_to"] is not None else ""
         line = f"the state is accepted as it is{copy} (revision {look.shorten_revision(result['revision'])})"
-    output.say_result(result, line, is_json=arguments.json)
-    for warning in result.get("warnings", []):
-        output.print_error(warning)
-    return Exit.OK
+    return output.say_change(result, line, is_json=arguments.json)
 
 
 def add_reset(parser: Parser) -> None:

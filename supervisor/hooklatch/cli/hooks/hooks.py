@@ -482,9 +482,7 @@ def run_hooks_switch(arguments: argparse.Namespace) -> int:
 
 def print_change(arguments: argparse.Namespace, result: ChangeAnswer, text: str) -> None:
     line = f"{text} (revision {look.shorten_revision(result['revision'])})"
-    output.say_result(result, line, is_json=arguments.json)
-    for warning in result.get("warnings", []):
-        output.print_error(warning)
+    output.say_change(result, line, is_json=arguments.json)
 
 
 EVENT_DROP = ("PATCH", "OUTPUTS", "TIMEOUT", "MATCH", "VERDICTS", "MODEL", "FIRED", "HOOKS", "FAILS")

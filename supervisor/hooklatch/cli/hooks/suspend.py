@@ -64,10 +64,7 @@ def run_suspend(arguments: argparse.Namespace) -> int:
         arguments, "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=reason
     )
     suspension: SuspensionStatus = {**result["suspended"], "seconds_left": arguments.seconds}
-    output.say_result(result, f"suspended {format_suspension(suspension)}", is_json=arguments.json)
-    for warning in result.get("warnings", []) if not arguments.json else ():  # such as hooks of a fleet, which fire on
-        output.print_error(warning)
-    return Exit.OK
+    return output.say_change(result, f"suspended {format_suspension(suspension)}", is_json=arguments.json)
 
 
 def ask_reason(arguments: argparse.Namespace) -> str:
@@ -90,7 +87,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
         suggestion = suggest_name(arguments.id, names)
         raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended{suggestion}; see: hooklatch status")
     line = f"active again: {arguments.id or 'every hook'}" if result["was_suspended"] else "no hook was suspended"
-    return output.say_result(result, line, is_json=arguments.json)
+    return output.say_change(result, line, is_json=arguments.json)
 
 
 TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
@@ -114,10 +111,10 @@ def run_trust(arguments: argparse.Namespace) -> int:
         result = link.ask("untrust" if arguments.revoke else "trust", folder=folder)
     code = Exit.FINDINGS if result.get("diagnostics") else Exit.OK
     if not arguments.revoke:
-        return output.say_result(result, is_json=arguments.json, show=lambda: print_trust(result), code=code)
+        return output.say_change(result, is_json=arguments.json, show=lambda: print_trust(result), code=code)
     text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
     line = f"{result['folder']} {text} (revision {result['revision']})"
-    return output.say_result(result, line, is_json=arguments.json, code=code)
+    return output.say_change(result, line, is_json=arguments.json, code=code)
 
 
 def find_project_folder(named: str | None) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "print_error", "escape_mentions", "order_failures_first", "finish_output", "has_reader", "format_json",
     "escape_invisible", "prepare_streams", "print_line", "say_diff", "say_exact", "say_json", "say_lines",
-    "say_result", "say_table", "say_text",
+    "say_change", "say_result", "say_table", "say_text",
 ]  # fmt: skip
 
 
@@ -198,6 +198,16 @@ def say_result(
     for line in lines:
         print_line(*((line,) if isinstance(line, str) else line))
     show()
+    return code
+
+
+def say_change(
+    answer: Mapping[str, Any], *lines: str, is_json: bool, show: Callable[[], object] = lambda: None, code: int = 0
+) -> int:
+    """Print what a change came to, and to standard error the warnings in it: it may be lost at the next start."""
+    say_result(answer, *lines, is_json=is_json, show=show)
+    for warning in answer.get("warnings", ()) if not is_json else ():
+        print_error(warning)
     return code
 
 

@@ -147,13 +147,15 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
             if diagnostic["file"] == project or diagnostic["file"].startswith(f"{project}/")
         ]
         hooks = self.registries.project_hooks(project)
-        return {
+        answer: TrustAnswer = {
             "folder": project,
             "files": pins,
             "hooks": [{"id": hook.id, "event": hook.event, "problem": hook.problem} for hook in hooks],
             "diagnostics": diagnostics,
             "revision": self.registries.view.revision,
         }
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def _untrust(self, connection: Connection, params: FolderParams) -> UntrustAnswer:
         """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
@@ -166,7 +168,10 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.operations.record(connection, "untrust", params, folder=project)
             await self.state.store()
             await self.files.reload()
-        return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
+        revision = self.registries.view.revision
+        answer: UntrustAnswer = {"folder": project, "was_trusted": was_trusted, "revision": revision}
+        add_storage_warning(self.state, answer)
+        return answer
 
     async def _suspend(self, connection: Connection, params: SuspendParams) -> SuspendAnswer:
         hook_id = params.hook

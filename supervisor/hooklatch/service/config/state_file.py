@@ -112,7 +112,8 @@ logger = logging.getLogger("hooklatch.state")
 VERSION = 1
 MAX_STATE = 64 * 2**20  # bytes of the whole file
 
-LOST = "the change is lost when the daemon ends; fix that, then make the change again"
+LOST = "the change is lost when the daemon ends, unless that is fixed before: it is tried again by itself"
+RETRY = 5.0  # seconds after a write that failed
 
 
 class ManifestHook(msgspec.Struct, frozen=True):
@@ -179,6 +180,7 @@ class StateFile:
         self.unwritten: str | None = None  # the reason why the current state is not on the disk
         self._requested = self._covered = 0  # the numbers of stores that were requested, and that a write has covered
         self._writing = trio.Lock()
+        self._failed = trio.Event()  # a write that may succeed when it is tried again
         self._witness = StateWitness(folder)
         self._digest = NOTHING  # of the file as it is
         self._moved_to: str | None = None  # the path to which the next write moves the file that it replaces
@@ -267,15 +269,30 @@ class StateFile:
                     self._covered = self._requested
                     await self._store(msgspec.json.encode(self.state))
 
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write again what could not be written, until cancelled, and a last time then."""
+        task_status.started()
+        try:
+            while True:
+                await self._failed.wait()
+                await trio.sleep(RETRY)
+                await self.store()
+        finally:
+            if self._failed.is_set():
+                await self.store()
+
     async def _store(self, data: bytes) -> None:
         try:
             await in_thread(self._write, data)
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             reason = explain_error(error)
-            self.unwritten = f"{self.path}: {reason}; {LOST}"
-            logger.error("state not stored: %s", reason, extra={"path": self.path})
+            before, self.unwritten = self.unwritten, f"{self.path}: {reason}; {LOST}"
+            if self.unwritten != before:
+                logger.error("state not stored: %s", reason, extra={"path": self.path})
+            if self.fault is None:  # else nothing is written before the file is accepted, which writes it
+                self._failed.set()
         else:
-            self.unwritten = None
+            self.unwritten, self._failed = None, trio.Event()
 
     def _write(self, data: bytes) -> None:
         if self.fault is not None:
