@@ -326,7 +326,7 @@ async def test_what_could_not_be_stored_is_stored_as_soon_as_it_can_be(
         await trio.sleep(60)
         assert state.unwritten is not None
         obstacle.rmdir()
-        while state.unwritten is not None:  # the clock stands still only while nothing waits for a thread
+        while state.unwritten is not None:  # noqa: ASYNC110  (the clock does not wait for the thread that writes)
             await trio.sleep(1)
         assert on_disk(tmp_path) == [{"id": "1"}]
 

@@ -56,6 +56,15 @@ async def test_without_a_manifest_every_gate_denies_until_the_file_is_mended(tmp
         assert is_green(await admin.call("status"))
 
 
+async def test_a_runtime_that_cannot_be_imported_is_said(tmp_path: Path) -> None:
+    text = GUARDS.replace("def no", "async def no") + "import sys\nsys.modules['trio'] = None\n"
+    files = {"hooks.toml": CONFIG, "guards.py": text}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin:
+        status = await admin.call("status")
+
+    assert "it has a hook that needs trio, which cannot be imported: import of trio halted" in str(status["problems"])
+
+
 async def test_disabling_a_broken_file_lets_gates_through(tmp_path: Path) -> None:
     async with (
         running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": "x = (\n"}) as daemon,

@@ -135,6 +135,29 @@ async def test_what_changed_denies_at_the_next_fire(daemon: Daemon, project: Pro
         assert (await client.call("status"))["health"] == "red"
 
 
+async def test_a_fire_never_takes_what_may_be_half_of_the_operators_change(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooklatch.service.loading.watch.SETTLE", 3600.0)  # the change has no end yet
+    two = "".join(f'[[hook]]\nid = "{name}"\nevent = "pre_tool_use"\nrun = "own.py:no"\n' for name in ("a", "b"))
+    own = "from hooklatch_worker import deny\ndef no(event):\n    return deny('operator')\n"
+    async with running_daemon(tmp_path, {"hooks.toml": two, "own.py": own, "mine.py": own}) as daemon:
+        await trusted(daemon, project)
+        async with daemon.session(cwd=project.path) as client:
+            registered = {"id": "mine", "event": "stop", "run": f"{tmp_path}/mine.py:no"}
+            await client.call("register", hooks=[registered])
+            daemon.write("hooks.toml", two[: two.index("[[hook]]", 1)])
+            daemon.write("own.py", own.replace("deny('operator')", "None"))
+            project.write("helper.py", "REASON = 1")
+            decision = await client.fire_tool("Read")  # whose agent has written in its own project
+            daemon.write("mine.py", f"{own}#")
+            await client.call("register", hooks=[registered])
+
+            hooks = [hook["id"] for hook in (await client.call("hooks"))["hooks"] if hook["layer"] == "global"]
+
+    assert (decision["verdict"], decision["reason"], hooks) == ("deny", "operator", ["a", "b"])
+
+
 async def test_the_old_content_lifts_it(daemon: Daemon, project: Project) -> None:
     await trusted(daemon, project)
     async with daemon.session(cwd=project.path) as client:

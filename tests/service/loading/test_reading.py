@@ -82,6 +82,26 @@ async def test_a_build_of_files_that_were_swapped_under_it_is_not_taken_for_what
     assert unit.read_newer() is not None
 
 
+async def test_a_file_that_was_gone_for_a_moment_may_be_another_one_than_was_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "guards.py").write_text("OLD = 1\n")
+    (tmp_path / "package.py").write_text("NEW = 1\n")
+
+    def not_yet(path: str) -> os.stat_result:
+        raise FileNotFoundError(path)
+
+    version = read_source_version(Source("file", str(tmp_path / "guards.py")))
+    loaded = SourceLoaded(0, [], [], {str(tmp_path / "package.py"): ""})
+    with monkeypatch.context() as patched:
+        patched.setattr("hooklatch.service.loading.sources.status_at", not_yet)  # as an installer has it for a moment
+        unit = SourceBuild(version, FakePool({}, version.source), loaded)
+
+    assert str(tmp_path / "package.py") not in unit.digests
+    assert not unit.is_behind
+    assert not unit.is_like(unit)
+
+
 async def test_a_source_that_was_only_touched_has_no_newer_version(unit: SourceBuild) -> None:
     os.utime(unit.source.location, (1, 1))
 

@@ -156,6 +156,20 @@ async def test_a_module_goes_with_an_edit_of_what_imports_it_and_comes_back_as_i
         assert ((await bash(client))[0], (await admin.call("status"))["health"]) == ("deny", "green")
 
 
+async def test_of_a_build_that_is_not_taken_nothing_is_accepted_as_removed(tmp_path: Path) -> None:
+    text = f"{AT_THE_TOP}\n@hook('deploy')\ndef deployed(event):\n    pass\n"
+    event = '[[event]]\nname = "deploy"\nmodel = "notify"\n'
+    files = {"hooks.toml": CONFIG + event, "guards.py": text, "lib.py": ""}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin, daemon.session() as client:
+        (tmp_path / "lib.py").unlink()
+        daemon.write("hooks.toml", CONFIG)
+
+        answer = await admin.call("reload", accept_removed=True)
+
+        assert "deploy" in str(answer["diagnostics"])
+        assert (answer["accepted"], (await bash(client))[0]) == ([], "deny")
+
+
 async def test_a_hook_whose_file_vanished_is_removed_by_its_name_and_nothing_else_is(tmp_path: Path) -> None:
     other = GUARDS.replace("Bash", "Read")
     async with (

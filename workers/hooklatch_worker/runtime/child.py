@@ -221,9 +221,13 @@ def describe_source(
     is_proof: bool,
 ) -> bytearray:
     """Return the frame that describes a source, after importing its hooks' runtimes, so that no call pays for that."""
-    try:
-        for runtime in source.runtimes:
+    for runtime in source.runtimes:
+        try:
             importlib.import_module(runtime)
+        except ImportError as error:
+            text = f"it has a hook that needs {runtime}, which cannot be imported: {error}"
+            raise SourceError(text, source.path, 0) from None
+    try:
         ran = (
             close_build(source.build, earlier_modules, request.source)
             if source.build is not None
@@ -236,7 +240,7 @@ def describe_source(
                 source.build.content() if source.build is not None and is_proof else None,
             )
         )  # fmt: skip
-    except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise SourceError(f"its markers cannot be encoded: {error}", source.path, 0) from None
 
 

@@ -30,7 +30,7 @@ from hooklatch.products import DAEMON, ProductError, load_product, run_product
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.bundle import Fleet
+from hooklatch.service.loading.reloader import Fleet
 from hooklatch.service.loading.see import BundleFiles, FleetFiles
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import AgentSession, Sessions

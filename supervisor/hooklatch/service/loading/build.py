@@ -172,11 +172,12 @@ class SourceBuilder:
         had_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
         if had_hooks and not unit.loaded.hooks and not self._accepts.less:
             return Diagnostic(location, 0, "it had hooks and has none now; to accept that: hooklatch reload")
+        removed = list[str]()  # those count only with this build
         lacked = list_lacked_files(old.digests if old is not None else self._builds.get(location, {}), unit.digests)
         for path in await self._sources.look(partial(list_vanished_files, lacked)) if lacked else ():
             if not self._accepts.takes(path):
                 return Diagnostic(path, 0, f"it was a part of {location} and is gone; to accept that: {REMOVAL}")
-            self._removed.append(path)
+            removed.append(path)
         for declared in unit.loaded.hooks:
             event = declared.marker.event
             if event not in self._plan.catalogue.specs:
@@ -184,7 +185,9 @@ class SourceBuilder:
 
                 text = f"{declared.function}: {describe_undefined_event(self._plan.catalogue, event)}"
                 return Diagnostic(location, declared.line, text)
-        return next(iter(await self._find_strays(unit)), None)
+        fault = next(iter(await self._find_strays(unit)), None)
+        self._removed += removed if fault is None else []
+        return fault
 
     def _is_too_weak(self, source: Source) -> bool:
         unit = self._sources.units.get(source.location)
@@ -330,16 +333,20 @@ def find_wanted_versions(
     targets: Iterable[PythonTarget],
     units: Mapping[str, SourceBuild],
     afresh: Collection[str] | None,
+    below: Collection[str] | None = None,
 ) -> WantedVersions:
     """Return the wanted version of each source of a plan and of the hooks of clients, in a thread.
 
-    The sources `afresh` (None: all of them) are built even if their files are the same.
+    The sources `afresh` (None: all of them) are built even if their files are the same.  With `below`, every build of a
+    source that is not there stays as it is.
     """
     sources = {target.source.location: target.source for target in targets if target.source.location not in plan.wanted}
     sources = {**plan.wanted, **sources}
     stamps = stamp_paths([path for location in sources if location in units for path in units[location].stamps])
     return {
-        source: find_wanted_version(
+        source: None
+        if below is not None and location in units and not any(is_below(f"{location}/", path) for path in below)
+        else find_wanted_version(
             source, units.get(location), plan, stamps, is_afresh=afresh is None or location in afresh
         )
         for location, source in sources.items()

@@ -1,4 +1,4 @@
-"""The fleet's part of a reload: its active policy, and a bundle that is to become active.
+"""A bundle of the fleet that is to become active, and why it may not.
 
 Knows signed files and their diagnostics, and not how they are stored or fetched.  A bundle is taken whole or not at
 all.
@@ -7,33 +7,13 @@ all.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.loading.build import BuildResults, is_below
 from hooklatch.service.loading.see import FleetFiles
 
-__all__ = ["BundleError", "BundleCandidate", "Fleet", "find_bundle_faults"]
-
-
-class Fleet(Protocol):
-    """The fleet's active policies, and the receiver of attempts to weaken its hooks."""
-
-    def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
-        """Return a function that reads the policies in a thread. It uses no state that may change during the read."""
-        ...
-
-    def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
-        """Return the files to make hooks of from now on: with or without the denial of every gate."""
-        ...
-
-    def record_active(self, files: FleetFiles | None) -> None:
-        """Note the files of which hooks are made from now on."""
-        ...
-
-    def record_attempt(self, what: str, hook: str) -> None:
-        """Record an attempt to weaken a hook of the fleet."""
-        ...
+__all__ = ["BundleError", "BundleCandidate", "find_bundle_faults"]
 
 
 class BundleCandidate(NamedTuple):

@@ -16,7 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -40,7 +40,6 @@ from hooklatch.service.loading.build import (
     find_wanted_versions,
     verify_fleet_files,
 )
-from hooklatch.service.loading.bundle import BundleCandidate, BundleError, Fleet, find_bundle_faults
 from hooklatch.service.loading.commit import ActiveHooks, list_kept, list_manifests
 from hooklatch.service.loading.plan import NOTHING, LossAcceptance, ReloadPlan, list_known_files, plan_reload
 from hooklatch.service.loading.plugins import discover_plugins
@@ -56,10 +55,32 @@ from hooklatch_worker.wire import Source
 if TYPE_CHECKING:
     from hooklatch.core.status_answers import ReloadAnswer
     from hooklatch.dialects.dialect import Dialect
+    from hooklatch.service.loading.bundle import BundleCandidate
+    from hooklatch.service.loading.see import FleetFiles
 
-__all__ = ["Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
+__all__ = ["Fleet", "Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
+
+
+class Fleet(Protocol):
+    """The fleet's active policies, and the receiver of attempts to weaken its hooks."""
+
+    def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
+        """Return a function that reads the policies in a thread. It uses no state that may change during the read."""
+        ...
+
+    def add_denial(self, files: FleetFiles | None) -> FleetFiles | None:
+        """Return the files to make hooks of from now on: with or without the denial of every gate."""
+        ...
+
+    def record_active(self, files: FleetFiles | None) -> None:
+        """Note the files of which hooks are made from now on."""
+        ...
+
+    def record_attempt(self, what: str, hook: str) -> None:
+        """Record an attempt to weaken a hook of the fleet."""
+        ...
 
 
 class FirstLook(NamedTuple):
@@ -80,11 +101,15 @@ class ReloadRequest(msgspec.Struct, frozen=True):
 
     With `is_explicit`, every source is built. Otherwise those of the locations `afresh` are, even if their files are
     the same.  `on_commit` is called with the names that are accepted as removed, in the step of the commit.
+
+    With `below`, only projects and the sources below these paths are read. A client has asked for that, and chooses the
+    moment: a file of the operator's may be half of a change, which only the watch waits out.
     """
 
     accepts: LossAcceptance = NOTHING
     is_explicit: bool = False
     afresh: Collection[str] = ()
+    below: Collection[str] | None = None
     on_commit: Callable[[list[str]], None] = lambda removed: None
 
 
@@ -96,13 +121,9 @@ def make_first_plan(config_path: str, state: StateFile) -> ReloadPlan:
         temporary=scratch_root(os.path.dirname(state.path)),
     )
     seen = read_files(last.main.path, last.folder, list_known_files(last, known.manifests), ObservedFiles())
-    digests = plan_reload(last, msgspec.structs.replace(seen, manifests=known.manifests), NOTHING)
+    plan = plan_reload(last, msgspec.structs.replace(seen, manifests=known.manifests), NOTHING)
     return ReloadPlan(
-        main=digests.main,
-        temporary=digests.temporary,
-        catalogue=digests.catalogue,
-        levels=digests.levels,
-        workers=digests.workers,
+        main=plan.main, temporary=plan.temporary, catalogue=plan.catalogue, levels=plan.levels, workers=plan.workers
     )
 
 
@@ -211,19 +232,24 @@ class Reloader:
             if request.is_explicit:
                 search_anew()
                 self._sources.environments.renew()
-            before = self.active.diagnostics
-            result = await self._reload(request, known=known)
-            diagnostics = self.active.diagnostics
-            for diagnostic in [found for found in diagnostics if request.is_explicit or found not in before]:
-                place = {"file": diagnostic.file, "line": diagnostic.line or None}
-                logger.warning("%s", diagnostic.message, extra=place)
-            self.reloads["faulty" if diagnostics else "good"] += 1
-            is_revised = result["revision"] != result["previous"]
-            if is_revised:
-                logger.info("reloaded", extra={"revision": result["revision"]})
-            if request.is_explicit or is_revised or diagnostics != before:
-                self._on_reloaded(result)
-            return result
+            return await self._reload_and_tell(request, known=known)
+
+    async def _reload_and_tell(
+        self, request: ReloadRequest = BY_ITSELF, *, known: dict[str, Stamp] | None = None
+    ) -> ReloadAnswer:
+        before = self.active.diagnostics
+        result = await self._reload(request, known=known)
+        diagnostics = self.active.diagnostics
+        for diagnostic in [found for found in diagnostics if request.is_explicit or found not in before]:
+            place = {"file": diagnostic.file, "line": diagnostic.line or None}
+            logger.warning("%s", diagnostic.message, extra=place)
+        self.reloads["faulty" if diagnostics else "good"] += 1
+        is_revised = result["revision"] != result["previous"]
+        if is_revised:
+            logger.info("reloaded", extra={"revision": result["revision"]})
+        if request.is_explicit or is_revised or diagnostics != before:
+            self._on_reloaded(result)
+        return result
 
     async def apply(self, candidate: BundleCandidate) -> ReloadAnswer:
         """Activate a bundle of the fleet, all of it as one revision.
@@ -407,13 +433,15 @@ class Reloader:
             find_packages=self.find_packages,
         )  # fmt: skip
         units, targets = dict(self._sources.units), self._list_targets()
-        afresh = None if request.is_explicit else request.afresh
+        afresh, last = None if request.is_explicit else request.afresh, self._seen
 
         def observe() -> FirstLook:
             seen = see_all()
+            if request.below is not None:
+                seen = msgspec.structs.replace(last, projects=seen.projects, fleet=seen.fleet, manifests=seen.manifests)
             joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
             plan = plan_reload(active, joined, accepts)
-            versions = find_wanted_versions(plan, targets, units, afresh)
+            versions = find_wanted_versions(plan, targets, units, afresh, request.below)
             return FirstLook(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
 
         return observe
@@ -422,6 +450,8 @@ class Reloader:
         self, candidate: BundleCandidate, plan: ReloadPlan, units: Mapping[str, SourceBuild], built: BuildResults
     ) -> None:
         """Store a bundle on the disk if it has no diagnostics. Otherwise nothing of this reload is taken."""
+        from hooklatch.service.loading.bundle import BundleError, find_bundle_faults  # only a fleet has any
+
         verified = msgspec.structs.replace(plan, fleet=verify_fleet_files(plan.fleet, units.values()))
         layers = self._bind(verified, units, built.faults)
         if diagnostics := find_bundle_faults(candidate.root, built, layers.fleets):
@@ -447,7 +477,8 @@ class Reloader:
             unit = units.get(location)
             wanted = await self._sources.look(partial(find_wanted_version, source, unit, self.active.plan))
             if wanted is not None and unit is not None and location in self._list_used(self.active.plan):
-                await self._reload()  # the watch has not noticed the change yet, and only a reload moves all hooks
+                # The watch has not noticed the change yet, and only a reload moves all hooks.
+                await self._reload_and_tell(ReloadRequest(below=[location]))
                 if location in self.active.built.faults:
                     raise UnitError(self.active.built.faults[location])
                 # It may have changed again, which is for another reload.

@@ -228,10 +228,11 @@ class SourceBuild:
         for path in others:
             if path in held:
                 self.is_behind |= self._digest(path) != self._digests[path]
-            elif has_changed_since(path, version.began_ns):
-                self._digests[path], self.is_behind = None, True
+            elif (has_changed := has_changed_since(path, version.began_ns)) is None:
+                self._digests[path] = None  # a file that appears there since may be another one than was loaded
             else:
-                self._digests[path] = self._digest(path)
+                self._digests[path] = None if has_changed else self._digest(path)
+                self.is_behind |= has_changed
         # The sha256 of each file from which the build was loaded.
         self.digests = {path: digest for path, digest in self._digests.items() if digest is not None}
         self.requested_at = -math.inf  # the moment at which a client last named it
@@ -489,10 +490,10 @@ def watch_lock(environment: Environment, version: SourceVersion) -> None:
         raise UnitError(Diagnostic(source_lock_path(version.required, location), 0, text), is_passing=True)
 
 
-def has_changed_since(path: str, began_ns: int) -> bool:
-    """Return whether a file was written or moved there since; a time in the future does not count."""
+def has_changed_since(path: str, began_ns: int) -> bool | None:
+    """Return whether a file was written or moved there since, None if that is unknown; the future does not count."""
     try:
         changed_ns = status_at(path).st_ctime_ns  # not mtime: a file that is moved here keeps its own
     except (OSError, ValueError):
-        return False
+        return None
     return began_ns - TICK_NS < changed_ns <= time.time_ns()
