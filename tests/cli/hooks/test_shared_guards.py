@@ -281,10 +281,12 @@ def test_an_update_takes_what_is_new_and_keeps_what_was_edited(shared: SharedGua
         "guards/no_halt.py": guard_of("no_halt", "halt", "telinit", "poweroff", "reboot", "shutdown", "init 0"),
         "guards/no_halt.jsonl": cases_of("halt", "telinit"),
     })  # fmt: skip
-    shared.authors.git("tag", "v1.9", "v1")
+    shared.authors.git("tag", "v1.9", "v1.10")
+    shared.authors.git("tag", "v1.10.1", "v1.10")
 
     outdated = shared.place.json("guards", "outdated", code=1)
-    assert (outdated[0]["newer"], outdated[0]["edited"]) == (["v1.9", "v1.10"], [str(shared.guard)])
+    assert (outdated[0]["newer"], outdated[0]["edited"]) == (["v1.9", "v1.10", "v1.10.1"], [str(shared.guard)])
+    assert "v1    v1.10.1, and 2 before it" in shared.place.run("guards", "outdated").stdout
     shared.refused("update", code=64, because="to agree: --yes")
     done = shared.place.run("guards", "update", "--yes")
 
@@ -296,7 +298,9 @@ def test_an_update_takes_what_is_new_and_keeps_what_was_edited(shared: SharedGua
     )
     assert shared.cases.read_text() == cases_of("halt", "telinit")
     locked = json.loads(shared.lock.read_text())["guards"]["no_halt"]
-    assert (locked["rev"], locked["commit"]) == ("v1.10", newest)
+    assert (locked["rev"], locked["commit"]) == ("v1.10.1", newest)
+    shared.authors.git("tag", "v1.11", "v1.10")
+    assert [row["newer"] for row in shared.place.json("guards", "outdated")] == [[]]  # it is this commit
     assert [row["result"] for row in shared.place.json("guards", "update", "--yes")] == ["current"]
 
 
@@ -465,6 +469,7 @@ def test_where_one_file_cannot_be_written_none_is(shared: SharedGuards) -> None:
 def test_a_guard_that_was_removed_is_written_again_or_forgotten(shared: SharedGuards) -> None:
     shared.add()
     shared.guard.unlink()
+    shared.refused("update", "--yes", code=66, because="hooklatch guards forget no_halt")  # though it is the newest
     shared.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt")})
 
     shared.refused("update", "--yes", code=66, because="hooklatch guards forget no_halt")

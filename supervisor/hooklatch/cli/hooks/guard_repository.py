@@ -286,7 +286,8 @@ class GuardRepository:
     def _run(self, *words: str) -> bytes:
         code, out, err = self._run_to_end(*words)
         if code != 0:
-            text = f"{self._address.text} cannot be read (git {words[0]}, exit code {code}): {err}"
+            limit = f", and may fetch {self._max_pack / 2**20:g} MiB" if words[0] == "fetch" else ""
+            text = f"{self._address.text} cannot be read (git {words[0]}, exit code {code}{limit}): {err}"
             raise CommandError(Exit.NO_INPUT, f"{text}; what you have stays as it is")
         return out
 

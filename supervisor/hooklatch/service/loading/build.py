@@ -192,8 +192,9 @@ class SourceBuilder:
         return is_too_weak(isolation, self._plan.limits_of(source).worker.isolation)
 
     def _describe_fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
-        is_kept = location in self._sources.units and location not in weak
-        note = "; the last good version stays active" if is_kept else ""
+        note = (
+            "; the last good version stays active" if location in self._sources.units and location not in weak else ""
+        )
         copies = [copy for config in self._plan.configs for copy in config.copies if copy.root == location]
         fault = next((copy.fault for copy in copies if copy.fault is not None), error.diagnostic)
         return msgspec.structs.replace(fault, message=fault.message + note)
@@ -387,7 +388,8 @@ def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
     """
     location = version.source.location
     if pins.get(location) != version.source.digest:
-        raise UnitError(Diagnostic(location, 0, "it has changed since it was signed, trusted or fetched"))
+        way = "to accept or restore it: hooklatch trust, or hooklatch sources update"
+        raise UnitError(Diagnostic(location, 0, f"it has changed since it was signed, trusted or fetched; {way}"))
     if version.required is not None and version.required.lock:
         path = os.path.normpath(source_lock_path(version.required, location))
         if pins.get(path) != version.required.lock_digest:
