@@ -25,8 +25,8 @@ from hooklatch.path_lookup import is_passing
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSources, SourceCopy, SourceTable
 
 __all__ = [
-    "CASES", "GIT", "GUARD_NAME", "LOCK", "FoundCopy", "GuardFiles", "GuardLock", "LockedGuard", "find_copies",
-    "find_copy", "guard_paths",
+    "CASES", "FOLDER", "GIT", "GUARD_NAME", "LOCK", "FoundCopy", "GuardFiles", "GuardLock", "LockedGuard",
+    "find_copies", "find_copy", "guard_paths",
 ]  # fmt: skip
 
 CASES = "policy-tests"  # in hooks.d, where folders are not read for hooks; `hooklatch fleet push` looks there too

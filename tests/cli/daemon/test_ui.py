@@ -267,7 +267,7 @@ def test_a_guard_is_suspended_for_a_time_and_with_a_reason(place: Place) -> None
 
 def test_an_ask_is_read_and_answered(place: Place) -> None:
     async def use() -> None:
-        command = "git push " + " ".join(f"[b]{number}[/b]" for number in range(300))
+        command = "git push " + " ".join(f"[b]{number}[/b]" for number in range(420))  # more than a decision tells
         (place.folder / "payload.json").write_text(payload("Ask", command=command))
         fired = place.begin("fire", "pre_tool_use", "--payload", "payload.json", "--json")
         async with opened(place) as screen:
@@ -276,7 +276,9 @@ def test_an_ask_is_read_and_answered(place: Place) -> None:
             await screen.press("a", "allow, because:", "more below")
             await screen.type("it is mine")
             await screen.press("enter", "read all of it first")
-            await screen.press("pagedown pagedown enter", "allowed by", ": it is mine", "allow    Ask git push")
+            await screen.press(
+                "pagedown pagedown pagedown pagedown enter", "allowed by", ": it is mine", "allow    Ask git push"
+            )
             code, out, _ = await asyncio.to_thread(fired.end)
 
             assert (code, json.loads(out)["verdict"]) == (0, "allow")
@@ -294,15 +296,17 @@ def test_a_decision_becomes_a_case_that_holds(place: Place) -> None:
             await screen.until_seen("rm x")
             await screen.press("t", "file:", "case-")
             await screen.press("ctrl+u")
-            await screen.type("new.jsonl")
-            await screen.press("enter", "wrote 1 case to new.jsonl; run them: hooklatch test new.jsonl")
+            await screen.type(name)
+            await screen.press("enter", f"wrote 1 case to {name}; run them: hooklatch\ntest {name}\n")
             await screen.press("t ctrl+u")
-            await screen.type("new.jsonl")
-            await screen.press("enter", "new.jsonl exists and is not overwritten")
+            await screen.type(name)
+            await screen.press("enter", f"{name} exists and is not overwritten")
+            await screen.press("question_mark", "page up, page down, home and end too; escape:\n" + " " * 18 + "none")
 
+    name = "new-cases-with-a-name-of-some-length.jsonl"
     with serving(place):
         asyncio.run(use())
-    done = place.run("test", "new.jsonl")
+    done = place.run("test", name)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

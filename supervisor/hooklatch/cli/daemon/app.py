@@ -41,6 +41,7 @@ from hooklatch.cli.daemon.drawing import (
     fit_hook_columns,
     list_decision_cells,
     list_hook_cells,
+    paint_lines,
 )
 from hooklatch.cli.daemon.feed import (
     SORTS,
@@ -56,7 +57,9 @@ from hooklatch.cli.daemon.feed import (
 from hooklatch.cli.daemon.widgets import LEAST_HEIGHT, LEAST_WIDTH, Canvas, FieldPage, LinePage, MainScreen, TooSmall
 from hooklatch.cli.terminal.bell import AskBell, write_out
 from hooklatch.cli.terminal.look import paint_text
+from hooklatch.cli.terminal.output import escape_invisible
 from hooklatch.cli.terminal.parser import CommandError
+from hooklatch.cli.terminal.tables import wrap_text
 from hooklatch.core.outcome_texts import has_failed, read_hook_name
 from hooklatch.core.text import format_count, read_duration
 from hooklatch.errors import HooklatchError, describe_error
@@ -69,6 +72,8 @@ __all__ = ["LiveApp"]
 T = TypeVar("T")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 DECISIONS, HOOKS = "decisions", "hooks"
+KEY = 18  # columns of the names of keys in the help
+MOST_SAID = 3  # lines of what was done last, or why it was not
 HELP = (
     ("1, 2, tab", "decisions as they are made; what each hook does"),
     ("up, down, k, j", "select a row; page up, page down, home and end too; escape: none"),
@@ -136,7 +141,7 @@ class LiveApp(App[Exception]):
         self._sort, self._is_reversed, self._is_held = sort, False, False
         self._filter = ""
         self._looked_at: dict[str, tuple[DecisionRow, bool]] = {}
-        self._said: Line = []
+        self._said = paint_text("", "good")
         self._decisions = DecisionRows()
         self._rows: dict[str, DecisionRow] = {}
         self._cursors = {DECISIONS: RowCursor(follows=True), HOOKS: RowCursor(follows=False)}
@@ -270,7 +275,7 @@ class LiveApp(App[Exception]):
             canvas.refresh()
 
     def _say(self, text: str, meaning: Any) -> None:
-        self._said = [paint_text(text, meaning)]
+        self._said = paint_text(text, meaning)
 
     # -- drawing -------------------------------------------------------------------------------------------------------
 
@@ -278,8 +283,8 @@ class LiveApp(App[Exception]):
         """Return the lines of the main screen."""
         cursor = self._cursors[self._view]
         header = draw_header(self._board, width, height, is_held=self._is_held)
-        footer: list[Line] = [self._said] if self._said else []
-        footer.append([paint_text(KEYS[self._view], "quiet")])
+        said = wrap_text(escape_invisible(self._said), width)[:MOST_SAID] if self._said else []
+        footer = [*paint_lines(said, self._said.meaning), [paint_text(KEYS[self._view], "quiet")]]
         room = max(0, height - len(header) - 2 - len(footer))
         self._page_rows = max(1, room)
         shown = cursor.fit(room)
@@ -374,10 +379,10 @@ class LiveApp(App[Exception]):
         self._update()
 
     def action_help(self) -> None:
-        self.push_screen(LinePage(lambda width: [[f"  {key:<16}", text] for key, text in HELP]))
+        self.push_screen(LinePage(draw_help))
 
     def _clear_said(self) -> None:
-        self._said = []
+        self._said = paint_text("", "good")
         self._redraw()
 
     def _find_row(self) -> DecisionRow | None:
@@ -457,7 +462,7 @@ class LiveApp(App[Exception]):
 
         lines: list[Line] = [
             [paint_text("suspend ", "title"), paint_text(guard, "title")],
-            ["It is left out of every fire for that time: what it guards is not guarded."],
+            ["No fire asks it for that time: what it guards is not guarded."],
         ]
         self.push_screen(FieldPage(lambda width: lines, {"reason": "", "for": "10m"}, submit))
 
@@ -499,13 +504,17 @@ class LiveApp(App[Exception]):
         if (guard := self._find_guard()) is not None:
             self._work(lambda: acts.find_source(self._arguments, guard), self._edit)
 
-    def _edit(self, path: str) -> None:
+    def _edit(self, source: tuple[str, str]) -> None:
         with self.suspend():  # an error that left this block would leave the terminal suspended
             try:
-                done = paint_text(acts.run_editor(path), "good")
+                self._said = paint_text(acts.run_editor(*source), "good")
             except CommandError as error:
-                done = paint_text(error, "bad")
-        self._said = [done]
+                self._said = paint_text(error, "bad")
+
+
+def draw_help(width: int) -> list[Line]:
+    rows = [(key, wrap_text(text, width - KEY)) for key, text in HELP]
+    return [[f"  {key if line is lines[0] else '':<{KEY - 2}}", line] for key, lines in rows for line in lines]
 
 
 def has_terminal() -> bool:

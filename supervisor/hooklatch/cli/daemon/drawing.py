@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DECISION_TITLES", "HOOK_TITLES", "Line", "RowCursor", "draw_ask", "draw_decision", "draw_header", "draw_hook",
     "draw_table", "fit_decision_columns", "fit_hook_columns", "fit_line", "list_decision_cells",
-    "list_hook_cells",
+    "list_hook_cells", "paint_lines",
 ]  # fmt: skip
 
 Line: TypeAlias = list[str]
@@ -178,9 +178,8 @@ def list_decision_cells(row: DecisionRow) -> list[str]:
     record, duration = row.record, row.record.get("duration_ms")
     word = "ASKS" if row.ask is not None else str(record.get("verdict"))
     event, tool, subject = record.get("event"), read_tool_name(record), read_subject(record)
-    what = " ".join(str(part) for part in (event if event != USUAL else "", tool, subject) if part)
-    if subject in (event, tool):
-        what = what.removesuffix(f" {subject}")
+    named = "" if f"{subject} (".startswith(f"{tool} (") else tool  # the subject of a large input is its tool and size
+    what = " ".join(str(part) for part in (event if event not in (USUAL, subject) else "", named, subject) if part)
     guard = read_hook_name(record).removeprefix("global/") or "-"
     meaning = "warning" if row.ask is not None else VERDICTS.get(word)
     return [
