@@ -17,7 +17,7 @@ from hooklatch.cli.terminal.look import shorten_path
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.text import format_count
-from hooklatch.git_sources import FOLDER
+from hooklatch.git_sources import is_copied
 from hooklatch_worker.sandbox import children
 
 TYPE_CHECKING = False
@@ -86,7 +86,7 @@ def find_source(arguments: argparse.Namespace, guard: str) -> tuple[str, str]:
     if not os.path.isabs(path):
         raise CommandError(Exit.NO_INPUT, f"{guard} has no source on this machine")
     layer = hook["layer"] if hook is not None else ""
-    if layer == "fleet" or path.split(os.sep)[-4:-3] == [FOLDER]:
+    if layer == "fleet" or is_copied(path):
         text = "is a copy, which would not be loaded once it is changed; change it where it comes from"
         raise CommandError(Exit.NO_INPUT, f"{shorten_path(path)} {text}")
     return (

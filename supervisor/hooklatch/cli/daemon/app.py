@@ -284,7 +284,7 @@ class LiveApp(App[Exception]):
         cursor = self._cursors[self._view]
         header = draw_header(self._board, width, height, is_held=self._is_held)
         said = wrap_text(escape_invisible(self._said), width)[:MOST_SAID] if self._said else []
-        footer = [*paint_lines(said, self._said.meaning), [paint_text(KEYS[self._view], "quiet")]]
+        footer: list[Line] = [*paint_lines(said, self._said.meaning), [paint_text(KEYS[self._view], "quiet")]]
         room = max(0, height - len(header) - 2 - len(footer))
         self._page_rows = max(1, room)
         shown = cursor.fit(room)
