@@ -6,14 +6,17 @@ Slow: each command is a process of its own, and runs cases in workers.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import psutil
 import pytest
 
-from support.commands import PROGRAM, Place, new_place
+from support.commands import PATIENCE, PROGRAM, Place, new_place
 from support.guard_repositories import GuardAuthors, cases_of, guard_of
 from support.terminals import terminal
 
@@ -350,6 +353,29 @@ def test_without_its_source_a_guard_stays(shared: SharedGuards) -> None:
 
     shared.refused("update", "--yes", code=66, because="what you have stays as it is")
     shared.refused("outdated", code=1, because="cannot be read")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_a_terminal_or_a_timer_ends_git_and_removes_what_it_fetched(
+    shared: SharedGuards, number: signal.Signals
+) -> None:
+    shared.add()
+    shared.lock.write_text(shared.lock.read_text().replace(str(shared.authors.folder), "git@example.com:guards"))
+    programs, temporary = shared.place.folder / "bin", shared.place.folder / "temporary"
+    for folder in (programs, temporary):
+        folder.mkdir()
+    for name in ("started", "never"):
+        os.mkfifo(programs / name)
+    (programs / "ssh").write_text(f"#!/bin/sh\necho $$ > {programs}/started\nread -r line < {programs}/never\n")
+    (programs / "ssh").chmod(0o755)
+    shared.place.environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
+    command = shared.place.begin("guards", "outdated")
+    ssh = psutil.Process(int((programs / "started").read_text()))
+    command.signal(number)
+
+    assert command.end()[0] == 128 + number
+    ssh.wait(PATIENCE)
+    assert [*temporary.iterdir()] == []
 
 
 def test_a_lock_whose_digest_is_not_that_of_its_commit_is_refused(shared: SharedGuards) -> None:
