@@ -139,8 +139,7 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("failing", text, f"see why, and fix it: hooklatch hooks show {quote_name(name)}")
     yield from (make_finding("state", text, RESTART) for text in inputs.state)
     for suspension in inputs.suspended:
-        hook = suspension.hook
-        what, which = (hook, quote_name(hook)) if hook is not None else ("every hook", "--all")
+        what, which = (hook, quote_name(hook)) if (hook := suspension.hook) is not None else ("every hook", "--all")
         text = f"{what} is suspended: {suspension.reason}"
         yield make_finding("suspended", text, f"to end that: hooklatch resume {which}")
     yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)

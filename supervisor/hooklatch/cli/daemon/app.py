@@ -2,9 +2,9 @@
 
     LiveApp ── main screen ── Canvas: draws lines of `drawing` for its size
        ▲            └─ pages and prompts above it
-    LiveFeed: a thread with the blocking client, which hands over batches as messages
+    LiveFeed: a thread with the blocking client, which hands over batches by `call_later`
 
-What takes time is done in a thread of its own, whose result comes back as a message: keys work beside a silent daemon.
+What takes time is done in a thread, whose result comes back by `call_later`: keys work beside a silent daemon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
 
 from hooklatch.cli.daemon import acts
@@ -116,20 +115,6 @@ class LiveApp(App[Exception]):
         Binding("r", "reverse"), Binding("p,space", "hold"), Binding("question_mark", "help"),
     ]  # fmt: skip
 
-    class Fed(Message):
-        """A batch of the feed."""
-
-        def __init__(self, batch: Sequence[FeedItem]) -> None:
-            super().__init__()
-            self.batch = batch
-
-    class Done(Message):
-        """The end of work in a thread: a function that shows the result."""
-
-        def __init__(self, show: Callable[[], object]) -> None:
-            super().__init__()
-            self.show = show
-
     def __init__(self, arguments: argparse.Namespace, first: TopReport, view: str, sort: str) -> None:
         super().__init__(ansi_color=True)
         self.ended_by: signal.Signals | None = None
@@ -148,7 +133,7 @@ class LiveApp(App[Exception]):
         self._board = build_board(first, None, sort)
         self._page_rows = 1
         self._handlers: dict[signal.Signals, Any] = {}
-        self.feed = LiveFeed(arguments, arguments.interval, lambda batch: self.post_message(self.Fed(batch)))
+        self.feed = LiveFeed(arguments, arguments.interval, partial(self.call_later, self._take_batch))
         self.bell_of_asks = AskBell(arguments, self._write_sequences)
         self._take_rows()
 
@@ -189,9 +174,9 @@ class LiveApp(App[Exception]):
 
     # -- what comes in -------------------------------------------------------------------------------------------------
 
-    def on_live_app_fed(self, message: Fed) -> None:
-        waiting, has_new_ask = None, any(isinstance(item, Mapping) and "opened" in item for item in message.batch)
-        for item in message.batch:
+    def _take_batch(self, batch: Sequence[FeedItem]) -> None:
+        waiting, has_new_ask = None, any(isinstance(item, Mapping) and "opened" in item for item in batch)
+        for item in batch:
             match item:
                 case TopReport():
                     if self._fault is not None:
@@ -209,14 +194,10 @@ class LiveApp(App[Exception]):
         self._update()
         if has_new_ask or waiting is not None:
             self.bell_of_asks.show(self._decisions.waiting if waiting is None else waiting, is_new=has_new_ask)
-        screen, is_report = self.screen, any(isinstance(item, TopReport) for item in message.batch)
+        screen, is_report = self.screen, any(isinstance(item, TopReport) for item in batch)
         if is_report and isinstance(screen, LinePage) and screen.is_live:
             screen.load()
         self.feed.acknowledge()
-
-    def on_live_app_done(self, message: Done) -> None:
-        message.show()
-        self._redraw()
 
     def _write_sequences(self, text: str) -> None:
         """Write to the terminal by way of textual while it draws, which would else write in between."""
@@ -232,11 +213,12 @@ class LiveApp(App[Exception]):
             try:
                 result = work()
             except (HooklatchError, CommandError, OSError) as error:
-                self.post_message(self.Done(partial(self._say, describe_error(error), "bad")))
+                self.call_later(self._say, describe_error(error), "bad")
             except Exception as error:  # a bug: raised where the terminal is as it was
-                self.post_message(self.Done(partial(self.exit, error)))
+                self.call_later(self.exit, error)
             else:
-                self.post_message(self.Done(partial(show, result)))
+                self.call_later(lambda: show(result))
+                self.call_later(self._redraw)
 
         threading.Thread(target=run, daemon=True).start()
 
@@ -276,6 +258,7 @@ class LiveApp(App[Exception]):
 
     def _say(self, text: str, meaning: Any) -> None:
         self._said = paint_text(text, meaning)
+        self._redraw()
 
     # -- drawing -------------------------------------------------------------------------------------------------------
 
@@ -390,7 +373,7 @@ class LiveApp(App[Exception]):
         key = self._cursors[DECISIONS].chosen if self._view == DECISIONS else None
         row = self._rows.get(key) if key is not None else None
         if row is None:
-            self._refuse("select a decision first (1)")
+            self._say("select a decision first (1)", "warning")
         return row
 
     def _find_guard(self) -> str | None:
@@ -403,12 +386,8 @@ class LiveApp(App[Exception]):
                 return None
             guard = read_hook_name(row.record)
         if not guard:
-            self._refuse("there is no guard here; select another row, or a hook (2)")
+            self._say("there is no guard here; select another row, or a hook (2)", "warning")
         return guard or None
-
-    def _refuse(self, text: str) -> None:
-        self._say(text, "warning")
-        self._redraw()
 
     # -- pages ---------------------------------------------------------------------------------------------------------
 
@@ -470,7 +449,7 @@ class LiveApp(App[Exception]):
         if (row := self._find_row()) is None:
             return
         if (ask := row.ask) is None:
-            self._refuse("this is not an ask that waits; open asks are the last rows")
+            self._say("this is not an ask that waits; open asks are the last rows", "warning")
             return
 
         def submit(values: list[str]) -> str:
@@ -487,7 +466,7 @@ class LiveApp(App[Exception]):
             return
         name = str(row.record.get("decision_id"))
         if row.ask is not None:
-            self._refuse("this is not decided yet")
+            self._say("this is not decided yet", "warning")
             return
 
         def submit(values: list[str]) -> str:
@@ -507,9 +486,10 @@ class LiveApp(App[Exception]):
     def _edit(self, source: tuple[str, str]) -> None:
         with self.suspend():  # an error that left this block would leave the terminal suspended
             try:
-                self._said = paint_text(acts.run_editor(*source), "good")
+                done = paint_text(acts.run_editor(*source), "good")
             except CommandError as error:
-                self._said = paint_text(error, "bad")
+                done = paint_text(error, "bad")
+        self._said = done
 
 
 def draw_help(width: int) -> list[Line]:

@@ -192,9 +192,8 @@ class SourceBuilder:
         return is_too_weak(isolation, self._plan.limits_of(source).worker.isolation)
 
     def _describe_fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
-        note = (
-            "; the last good version stays active" if location in self._sources.units and location not in weak else ""
-        )
+        is_kept = location in self._sources.units and location not in weak
+        note = "; the last good version stays active" if is_kept else ""
         copies = [copy for config in self._plan.configs for copy in config.copies if copy.root == location]
         fault = next((copy.fault for copy in copies if copy.fault is not None), error.diagnostic)
         return msgspec.structs.replace(fault, message=fault.message + note)
