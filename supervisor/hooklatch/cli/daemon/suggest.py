@@ -389,11 +389,9 @@ def find_function_place(hook: Hook | None) -> tuple[str, str] | None:
     if hook is None or hook.layer is not Layer.GLOBAL or not isinstance(hook.target, PythonTarget):
         return None
     path = hook.target.source.location
-    if hook.target.command or not path.endswith(".py") or not os.path.isabs(path) or not os.access(path, os.W_OK):
+    if hook.target.command or not path.endswith(".py") or not os.path.isabs(path) or is_copied(path):
         return None
-    if is_copied(path):
-        return None
-    return path, hook.target.function
+    return (path, hook.target.function) if os.access(path, os.W_OK) else None
 
 
 def place_new_rule(rule: Rule, folder: str) -> WrittenRule:

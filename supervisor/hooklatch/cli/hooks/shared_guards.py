@@ -288,15 +288,10 @@ def update_guards(arguments: argparse.Namespace) -> int:
         except CommandError as error:
             codes.append(error.code)
             output.print_error(f"{', '.join(names)} stays as it is: {error}")
-            rows += [make_updated_row(name, locked, "refused", str(error)) for name in names]
+            where = locked.source, locked.rev, locked.commit
+            rows += [UpdatedGuard(name, *where, "refused", str(error)) for name in names]
     show = (lambda: None) if rows else partial(print_outdated, ())
     return output.say_result(rows, is_json=arguments.json, show=show, code=max(codes))
-
-
-def make_updated_row(
-    name: str, locked: LockedGuard, result: Literal["current", "updated", "refused"], reason: str | None = None
-) -> UpdatedGuard:
-    return UpdatedGuard(name, locked.source, locked.rev, locked.commit, result, reason)
 
 
 def update_group(
@@ -314,7 +309,7 @@ def update_group(
         if commit == locked.commit:
             if not arguments.json:
                 output.print_line(f"{', '.join(names)}: {locked.origin} is the newest")
-            return [make_updated_row(name, locked, "current") for name in names]
+            return [UpdatedGuard(name, locked.source, locked.rev, commit, "current") for name in names]
         repository.fetch(commit, tag=rev if commit != rev else None)
         theirs, _ = repository.read_guards(commit, names)
         base = read_base(repository, place, names, yours)
@@ -338,7 +333,7 @@ def update_group(
     replace_all([*changes, lock_change])
     if not arguments.json:
         print_written([change.path for change in (*changes, lock_change)], f"{', '.join(names)}: updated", ())
-    return [make_updated_row(name, new[name], "updated") for name in names]
+    return [UpdatedGuard(name, address.text, rev, commit, "updated") for name in names]
 
 
 def read_yours(place: SharedPlace, name: str) -> GuardFiles:
