@@ -266,8 +266,8 @@ class LiveApp(App[Exception]):
         """Return the lines of the main screen."""
         cursor = self._cursors[self._view]
         header = draw_header(self._board, width, height, is_held=self._is_held)
-        said = wrap_text(escape_invisible(self._said), width)[:MOST_SAID] if self._said else []
-        footer: list[Line] = [*paint_lines(said, self._said.meaning), [paint_text(KEYS[self._view], "quiet")]]
+        message = wrap_text(escape_invisible(self._said), width)[:MOST_SAID] if self._said else []
+        footer: list[Line] = [*paint_lines(message, self._said.meaning), [paint_text(KEYS[self._view], "quiet")]]
         room = max(0, height - len(header) - 2 - len(footer))
         self._page_rows = max(1, room)
         shown = cursor.fit(room)
@@ -441,7 +441,7 @@ class LiveApp(App[Exception]):
 
         lines: list[Line] = [
             [paint_text("suspend ", "title"), paint_text(guard, "title")],
-            ["No fire asks it for that time: what it guards is not guarded."],
+            ["No fire asks it for that time: what it guards is unguarded."],
         ]
         self.push_screen(FieldPage(lambda width: lines, {"reason": "", "for": "10m"}, submit))
 

@@ -127,7 +127,9 @@ class GuardRepository:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> GuardRepository:
-        for number in ENDING:  # else the end of a terminal, or of a timer's job, would leave git, and nobody to stop it
+        for (
+            number
+        ) in ENDING:  # else the end of a terminal, or of a timer's job, would leave git without a limit of time
             if signal.getsignal(number) is signal.SIG_DFL:
                 self._handlers[number] = signal.signal(number, lambda number, frame: sys.exit(128 + number))
         try:
