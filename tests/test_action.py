@@ -5,11 +5,13 @@ Slow: they install hooklatch from this tree, without the network, and start work
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,20 @@ def test_a_policy_passes_with_its_cases_and_fails_with_a_case(runner: Runner, wo
     assert all(line.startswith(("### ", "    ")) for line in summary.splitlines() if line)
 
 
+@pytest.mark.parametrize("word", ["deny", "pass"])
+def test_the_cases_of_guards_are_run_where_guards_are_added_with_them(runner: Runner, word: str) -> None:
+    runner.write(GUARD)
+    cases = runner.checkout / ".hooklatch/hooks.d/policy-tests/guards.jsonl"
+    cases.parent.mkdir()
+    cases.write_text(json.dumps(tomllib.loads(CASE % word)["case"][0]) + "\n")
+    done = runner.run(1)
+
+    assert done.returncode == (0 if word == "deny" else 1), done.stdout + done.stderr
+    said = f"### hooklatch guards test: {'passed' if word == 'deny' else 'FAILED'}\n"
+    assert said in runner.summary.read_text()
+    assert "no cases" not in runner.summary.read_text()
+
+
 def test_a_policy_that_does_not_load_fails_and_one_without_cases_says_so(runner: Runner) -> None:
     runner.write(GUARD)
     good, summary = runner.run(1), runner.summary.read_text()
@@ -123,7 +139,7 @@ def test_a_policy_that_does_not_load_fails_and_one_without_cases_says_so(runner:
     missing = runner.run(1, policy="$(touch pwned)")
 
     assert good.returncode == 0, good.stderr
-    assert "no decision was tested" in good.stdout
+    assert "neither policy-tests.toml nor hooks.d/policy-tests" in good.stdout
     assert "### hooklatch test: no cases\n" in summary
     assert bad.returncode == 1
     assert "nothing_of_that_name" in runner.summary.read_text()

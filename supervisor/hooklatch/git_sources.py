@@ -26,7 +26,7 @@ from hooklatch.service.config.configuration import Diagnostic, FileConfig, GitSo
 
 __all__ = [
     "CASES", "GIT", "GUARD_NAME", "LOCK", "FoundCopy", "GuardFiles", "GuardLock", "LockedGuard", "find_copies",
-    "find_copy", "guard_paths",
+    "find_copy", "guard_paths", "is_copied",
 ]  # fmt: skip
 
 CASES = "policy-tests"  # in hooks.d, where folders are not read for hooks; `hooklatch fleet push` looks there too
@@ -84,6 +84,11 @@ class GuardLock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def guard_paths(folder: str, name: str) -> GuardFiles:
     """Return the paths of a guard in a folder of guards."""
     return GuardFiles(os.path.join(folder, CASES, f"{name}.jsonl"), os.path.join(folder, f"{name}.py"))
+
+
+def is_copied(path: str) -> bool:
+    """Return whether a guard is one of a copy, which is not loaded any more once it is changed."""
+    return path.split(os.sep)[-4:-3] == [FOLDER]
 
 
 class FoundCopy(NamedTuple):

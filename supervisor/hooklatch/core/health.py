@@ -122,13 +122,13 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
     yield from (make_finding("parts", text, DESCRIPTORS) for text in inputs.listeners)
     yield from (make_finding("parts", text, BY_ITSELF) for text in inputs.parts)
     if not inputs.is_zygote_alive:
-        text = "the zygote does not run, so no worker can be started"
-        yield make_finding("zygote", text, BY_ITSELF, is_vital=True)
+        yield make_finding("zygote", "the zygote does not run, so no worker can be started", BY_ITSELF, is_vital=True)
     yield from (make_finding("record", text, DISK, is_vital=not inputs.is_record_sound) for text in inputs.record)
     yield from (make_finding("isolation", str(source), SAVED_FILE) for source in inputs.isolation)
-    for file in map(str, inputs.files):  # some end with the command that accepts what they say
-        command = file.partition("; to accept ")[2].partition(": ")[2]
-        yield make_finding("files", file, f"{command}; if that is not meant, put it back" if command else SAVED_FILE)
+    for file in map(str, inputs.files):  # some have the command that mends, or accepts, what they say
+        aim, _, command = file.partition("; to ")[2].partition(": hooklatch ")
+        undo = "; if that is not meant, put it back" if aim.startswith("accept") else ""
+        yield make_finding("files", file, f"hooklatch {command.partition(';')[0]}{undo}" if command else SAVED_FILE)
     yield from (make_finding("hooks", str(hook), SAVED_FILE) for hook in inputs.hooks)
     yield from (make_finding("faults", text, RESTART) for text in inputs.faults)
     for name in inputs.quarantined:
@@ -139,8 +139,7 @@ def list_findings(inputs: HealthInputs) -> Iterator[HealthFinding]:
         yield make_finding("failing", text, f"see why, and fix it: hooklatch hooks show {quote_name(name)}")
     yield from (make_finding("state", text, RESTART) for text in inputs.state)
     for suspension in inputs.suspended:
-        hook = suspension.hook
-        what, which = (hook, quote_name(hook)) if hook is not None else ("every hook", "--all")
+        what, which = (hook, quote_name(hook)) if (hook := suspension.hook) is not None else ("every hook", "--all")
         text = f"{what} is suspended: {suspension.reason}"
         yield make_finding("suspended", text, f"to end that: hooklatch resume {which}")
     yield from (make_finding("fleet", text, LINK) for text in inputs.fleet)

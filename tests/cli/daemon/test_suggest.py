@@ -19,7 +19,8 @@ import pytest
 
 from hooklatch import connect_sync
 from hooklatch.client.admin import AdminConnection, open_admin
-from support.commands import PROGRAM, Daemon, Place, new_place, serving
+from support.commands import PROGRAM, Daemon, Place, new_place, payload, serving
+from support.guard_repositories import GuardAuthors
 from support.terminals import terminal
 
 pytestmark = pytest.mark.slow
@@ -243,6 +244,22 @@ def test_a_guard_that_can_take_no_exception_is_named(copied: Path, lived: Place)
         "its file may make a denial of its ask elsewhere, so it cannot take an exception; or it has it",
     ]
     assert "allow" not in {proposal["kind"] for proposal in report["proposals"]}
+
+
+def test_a_guard_of_a_repository_takes_no_exception_since_it_would_not_be_loaded(
+    copied: Path, lived: Place, tmp_path: Path
+) -> None:
+    authors = GuardAuthors(tmp_path / "authors")
+    judged = json.loads(payload("Bash", command="ls"))
+    case = {"name": "a", "event": "pre_tool_use", "payload": judged, "expect": "pass"}
+    commit = authors.publish("v1", {"asking.py": ASKING, "asking.jsonl": json.dumps(case)})
+    (copied / "hooks.toml").write_text(f'[[source]]\ngit = "{authors.folder}"\nrev = "{commit}"\n')
+    updated = lived.run("sources", "update")
+    assert updated.returncode == 0, updated.stdout + updated.stderr
+    said = lived.json("suggest")
+
+    assert {proposal["kind"] for proposal in said["proposals"]}.isdisjoint({"allow"})
+    assert any(note.endswith("it is not a Python function in a file of yours") for note in said["notes"])
 
 
 def test_at_a_terminal_only_what_gets_a_yes_is_written(copied: Path, lived: Place, report: dict[str, Any]) -> None:

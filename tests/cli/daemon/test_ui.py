@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -121,6 +122,15 @@ async def opened(place: Place, width: int = 80, height: int = 24, view: str = "d
     assert not [child for child in psutil.Process().children() if "textual" in child.name()]
 
 
+def beside_a_daemon(test: Callable[[Place], Coroutine[Any, Any, None]]) -> Callable[[Place], None]:
+    @functools.wraps(test)
+    def run(place: Place) -> None:
+        with serving(place):
+            asyncio.run(test(place))
+
+    return run
+
+
 def fire(place: Place, tool: str, **tool_input: str) -> str:
     """Fire a tool call, and return the id of its decision."""
     done = place.fire_tool(tool, "--json", **tool_input)
@@ -182,67 +192,55 @@ all of it: hooklatch log --decision ID
 PAGE_KEYS = "up, down scroll  enter back  q quit"
 
 
-def test_decisions_come_in_as_they_are_made_at_80x24(place: Place) -> None:
-    async def use() -> None:
-        async with opened(place) as screen:
-            await screen.until_seen("no decision is on record")
-            for tool, command in (("Bash", "ls"), ("Bash", HOSTILE), ("Crash", "")):
-                await asyncio.to_thread(fire, place, tool, command=command)
-            await screen.until_seen("deny     Crash")
-
-            assert screen.text == lay_out(SMALL, KEYS, 24)
-
-    with serving(place):
-        asyncio.run(use())
-
-
-def test_those_on_record_are_there_at_once_with_their_reasons_at_200x60(place: Place) -> None:
-    async def use() -> None:
+@beside_a_daemon
+async def test_decisions_come_in_as_they_are_made_at_80x24(place: Place) -> None:
+    async with opened(place) as screen:
+        await screen.until_seen("no decision is on record")
         for tool, command in (("Bash", "ls"), ("Bash", HOSTILE), ("Crash", "")):
-            fire(place, tool, command=command)
-        async with opened(place, 200, 60) as screen:
-            await screen.until_seen("deny     Crash")
+            await asyncio.to_thread(fire, place, tool, command=command)
+        await screen.until_seen("deny     Crash")
 
-            assert screen.text == lay_out(LARGE, KEYS, 60)
-
-    with serving(place):
-        asyncio.run(use())
+        assert screen.text == lay_out(SMALL, KEYS, 24)
 
 
-def test_enter_shows_the_calls_of_a_decision_and_the_traceback_of_a_failure(place: Place) -> None:
-    async def use() -> None:
-        for tool, command in (("Bash", HOSTILE), ("Crash", "")):
-            fire(place, tool, command=command)
-        async with opened(place) as screen:
-            await screen.until_seen("deny     Crash")
-            await screen.press("enter", "Traceback", "raise ValueError")
-            assert screen.text == lay_out(CALLS, PAGE_KEYS, 24)
+@beside_a_daemon
+async def test_those_on_record_are_there_at_once_with_their_reasons_at_200x60(place: Place) -> None:
+    for tool, command in (("Bash", "ls"), ("Bash", HOSTILE), ("Crash", "")):
+        fire(place, tool, command=command)
+    async with opened(place, 200, 60) as screen:
+        await screen.until_seen("deny     Crash")
 
-            await screen.press("escape up up enter", "no verdict")
-            assert screen.text == lay_out(SNOW, PAGE_KEYS, 24)
-
-    with serving(place):
-        asyncio.run(use())
+        assert screen.text == lay_out(LARGE, KEYS, 60)
 
 
-def test_the_filter_shows_the_rows_that_have_a_text(place: Place) -> None:
-    async def use() -> None:
-        for command in ("ls", "rm x", "ls /srv"):
-            fire(place, "Bash", command=command)
-        async with opened(place) as screen:
-            await screen.until_seen("Bash ls /srv")
-            await screen.press("slash L S enter", "filter: LS")
-            assert ("Bash ls" in screen.text, "rm x" in screen.text) == (True, False)
+@beside_a_daemon
+async def test_enter_shows_the_calls_of_a_decision_and_the_traceback_of_a_failure(place: Place) -> None:
+    for tool, command in (("Bash", HOSTILE), ("Crash", "")):
+        fire(place, tool, command=command)
+    async with opened(place) as screen:
+        await screen.until_seen("deny     Crash")
+        await screen.press("enter", "Traceback", "raise ValueError")
+        assert screen.text == lay_out(CALLS, PAGE_KEYS, 24)
 
-            await asyncio.to_thread(fire, place, "Bash", command="ls again")
-            await screen.until_seen("ls again")
-            await screen.press("slash backspace backspace x x x", "nothing matches the filter")
-            await screen.press("escape", "rm x", "ls again")
+        await screen.press("escape up up enter", "no verdict")
+        assert screen.text == lay_out(SNOW, PAGE_KEYS, 24)
 
-            assert "filter:" not in screen.text
 
-    with serving(place):
-        asyncio.run(use())
+@beside_a_daemon
+async def test_the_filter_shows_the_rows_that_have_a_text(place: Place) -> None:
+    for command in ("ls", "rm x", "ls /srv"):
+        fire(place, "Bash", command=command)
+    async with opened(place) as screen:
+        await screen.until_seen("Bash ls /srv")
+        await screen.press("slash L S enter", "filter: LS")
+        assert ("Bash ls" in screen.text, "rm x" in screen.text) == (True, False)
+
+        await asyncio.to_thread(fire, place, "Bash", command="ls again")
+        await screen.until_seen("ls again")
+        await screen.press("slash backspace backspace x x x", "nothing matches the filter")
+        await screen.press("escape", "rm x", "ls again")
+
+        assert "filter:" not in screen.text
 
 
 def test_a_guard_is_suspended_for_a_time_and_with_a_reason(place: Place) -> None:
@@ -265,26 +263,25 @@ def test_a_guard_is_suspended_for_a_time_and_with_a_reason(place: Place) -> None
     assert (suspension["hook"], suspension["reason"]) == ("global/guards:second", "a wrong guard")
 
 
-def test_an_ask_is_read_and_answered(place: Place) -> None:
-    async def use() -> None:
-        command = "git push " + " ".join(f"[b]{number}[/b]" for number in range(300))
-        (place.folder / "payload.json").write_text(payload("Ask", command=command))
-        fired = place.begin("fire", "pre_tool_use", "--payload", "payload.json", "--json")
-        async with opened(place) as screen:
-            await screen.until_seen("ASKS     Ask git push", "1 ask open")
-            await asyncio.to_thread(fire, place, "Bash", command="ls")
-            await screen.press("a", "allow, because:", "more below")
-            await screen.type("it is mine")
-            await screen.press("enter", "read all of it first")
-            await screen.press("pagedown pagedown enter", "allowed by", ": it is mine", "allow    Ask git push")
-            code, out, _ = await asyncio.to_thread(fired.end)
+@beside_a_daemon
+async def test_an_ask_is_read_and_answered(place: Place) -> None:
+    command = "git push " + " ".join(f"[b]{number}[/b]" for number in range(420))  # more than a decision tells
+    (place.folder / "payload.json").write_text(payload("Ask", command=command))
+    fired = place.begin("fire", "pre_tool_use", "--payload", "payload.json", "--json")
+    async with opened(place) as screen:
+        await screen.until_seen("ASKS     Ask git push", "1 ask open")
+        await asyncio.to_thread(fire, place, "Bash", command="ls")
+        await screen.press("a", "allow, because:", "more below")
+        await screen.type("it is mine")
+        await screen.press("enter", "read all of it first")
+        await screen.press(
+            "pagedown pagedown pagedown pagedown enter", "allowed by", ": it is mine", "allow    Ask git push"
+        )
+        code, out, _ = await asyncio.to_thread(fired.end)
 
-            assert (code, json.loads(out)["verdict"]) == (0, "allow")
-            assert "ask open" not in screen.text
-            await screen.press("d", "this is not an ask that waits")
-
-    with serving(place):
-        asyncio.run(use())
+        assert (code, json.loads(out)["verdict"]) == (0, "allow")
+        assert "ask open" not in screen.text
+        await screen.press("d", "this is not an ask that waits")
 
 
 def test_a_decision_becomes_a_case_that_holds(place: Place) -> None:
@@ -294,52 +291,48 @@ def test_a_decision_becomes_a_case_that_holds(place: Place) -> None:
             await screen.until_seen("rm x")
             await screen.press("t", "file:", "case-")
             await screen.press("ctrl+u")
-            await screen.type("new.jsonl")
-            await screen.press("enter", "wrote 1 case to new.jsonl; run them: hooklatch test new.jsonl")
+            await screen.type(name)
+            await screen.press("enter", f"wrote 1 case to {name}; run them: hooklatch\ntest {name}\n")
             await screen.press("t ctrl+u")
-            await screen.type("new.jsonl")
-            await screen.press("enter", "new.jsonl exists and is not overwritten")
+            await screen.type(name)
+            await screen.press("enter", f"{name} exists and is not overwritten")
+            await screen.press("question_mark", "page up, page down, home and end too; escape:\n" + " " * 18 + "none")
 
+    name = "new-cases-with-a-name-of-some-length.jsonl"
     with serving(place):
         asyncio.run(use())
-    done = place.run("test", "new.jsonl")
+    done = place.run("test", name)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_hooks_are_a_view_of_it_with_their_failures(place: Place) -> None:
-    async def use() -> None:
-        fire(place, "Crash", command="")
-        async with opened(place, 100, 30, "hooks") as screen:
-            await screen.press("o o o o", "FAILURESv", "crash 1")
-            await screen.press("r", "FAILURES^")
-            await screen.press("r end home", ">guards:first")
-            await screen.press("enter", "declared", "Traceback", "a bug of the guard [red]")
-            await screen.press("escape 1", "VERDICT", "Crash")
-            await screen.press("tab", "CALLS/S")
-            await screen.press("p", "HELD")
-            await asyncio.to_thread(fire, place, "Crash", command="")
-            assert "crash 2" not in screen.text
-            await screen.press("p", "crash 2")
-
-    with serving(place):
-        asyncio.run(use())
+@beside_a_daemon
+async def test_hooks_are_a_view_of_it_with_their_failures(place: Place) -> None:
+    fire(place, "Crash", command="")
+    async with opened(place, 100, 30, "hooks") as screen:
+        await screen.press("o o o o", "FAILURESv", "crash 1")
+        await screen.press("r", "FAILURES^")
+        await screen.press("r end home", ">guards:first")
+        await screen.press("enter", "declared", "Traceback", "a bug of the guard [red]")
+        await screen.press("escape 1", "VERDICT", "Crash")
+        await screen.press("tab", "CALLS/S")
+        await screen.press("p", "HELD")
+        await asyncio.to_thread(fire, place, "Crash", command="")
+        assert "crash 2" not in screen.text
+        await screen.press("p", "crash 2")
 
 
-def test_a_terminal_that_is_too_small_has_one_line_until_it_is_larger(place: Place) -> None:
-    async def use() -> None:
-        async with opened(place) as screen:
-            await screen.press("s", "select a decision first")
-            for width, height in ((59, 24), (80, 14)):
-                await screen.pilot.resize_terminal(width, height)
-                await screen.until_seen(f"this terminal has {width}x{height}; it needs 60x15")
-                assert "\n" not in screen.text
-            await screen.pilot.resize_terminal(1, 1)
-            await screen.pilot.resize_terminal(60, 15)
-            await screen.until_seen("[1 decisions]", "no decision is on record")
-
-    with serving(place):
-        asyncio.run(use())
+@beside_a_daemon
+async def test_a_terminal_that_is_too_small_has_one_line_until_it_is_larger(place: Place) -> None:
+    async with opened(place) as screen:
+        await screen.press("s", "select a decision first")
+        for width, height in ((59, 24), (80, 14)):
+            await screen.pilot.resize_terminal(width, height)
+            await screen.until_seen(f"this terminal has {width}x{height}; it needs 60x15")
+            assert "\n" not in screen.text
+        await screen.pilot.resize_terminal(1, 1)
+        await screen.pilot.resize_terminal(60, 15)
+        await screen.until_seen("[1 decisions]", "no decision is on record")
 
 
 def test_decisions_that_were_made_while_the_daemon_was_away_are_there_when_it_is_back(place: Place) -> None:

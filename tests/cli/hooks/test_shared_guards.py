@@ -6,14 +6,17 @@ Slow: each command is a process of its own, and runs cases in workers.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import psutil
 import pytest
 
-from support.commands import PROGRAM, Place, new_place
+from support.commands import PATIENCE, PROGRAM, Place, new_place
 from support.guard_repositories import GuardAuthors, cases_of, guard_of
 from support.terminals import terminal
 
@@ -281,10 +284,12 @@ def test_an_update_takes_what_is_new_and_keeps_what_was_edited(shared: SharedGua
         "guards/no_halt.py": guard_of("no_halt", "halt", "telinit", "poweroff", "reboot", "shutdown", "init 0"),
         "guards/no_halt.jsonl": cases_of("halt", "telinit"),
     })  # fmt: skip
-    shared.authors.git("tag", "v1.9", "v1")
+    shared.authors.git("tag", "v1.9", "v1.10")
+    shared.authors.git("tag", "v1.10.1", "v1.10")
 
     outdated = shared.place.json("guards", "outdated", code=1)
-    assert (outdated[0]["newer"], outdated[0]["edited"]) == (["v1.9", "v1.10"], [str(shared.guard)])
+    assert (outdated[0]["newer"], outdated[0]["edited"]) == (["v1.9", "v1.10", "v1.10.1"], [str(shared.guard)])
+    assert "v1    v1.10.1, and 2 before it" in shared.place.run("guards", "outdated").stdout
     shared.refused("update", code=64, because="to agree: --yes")
     done = shared.place.run("guards", "update", "--yes")
 
@@ -296,7 +301,9 @@ def test_an_update_takes_what_is_new_and_keeps_what_was_edited(shared: SharedGua
     )
     assert shared.cases.read_text() == cases_of("halt", "telinit")
     locked = json.loads(shared.lock.read_text())["guards"]["no_halt"]
-    assert (locked["rev"], locked["commit"]) == ("v1.10", newest)
+    assert (locked["rev"], locked["commit"]) == ("v1.10.1", newest)
+    shared.authors.git("tag", "v1.11", "v1.10")
+    assert [row["newer"] for row in shared.place.json("guards", "outdated")] == [[]]  # it is this commit
     assert [row["result"] for row in shared.place.json("guards", "update", "--yes")] == ["current"]
 
 
@@ -346,6 +353,29 @@ def test_without_its_source_a_guard_stays(shared: SharedGuards) -> None:
 
     shared.refused("update", "--yes", code=66, because="what you have stays as it is")
     shared.refused("outdated", code=1, because="cannot be read")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_a_terminal_or_a_timer_ends_git_and_removes_what_it_fetched(
+    shared: SharedGuards, number: signal.Signals
+) -> None:
+    shared.add()
+    shared.lock.write_text(shared.lock.read_text().replace(str(shared.authors.folder), "git@example.com:guards"))
+    programs, temporary = shared.place.folder / "bin", shared.place.folder / "temporary"
+    for folder in (programs, temporary):
+        folder.mkdir()
+    for name in ("started", "never"):
+        os.mkfifo(programs / name)
+    (programs / "ssh").write_text(f"#!/bin/sh\necho $$ > {programs}/started\nread -r line < {programs}/never\n")
+    (programs / "ssh").chmod(0o755)
+    shared.place.environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
+    command = shared.place.begin("guards", "outdated")
+    ssh = psutil.Process(int((programs / "started").read_text()))
+    command.signal(number)
+
+    assert command.end()[0] == 128 + number
+    ssh.wait(PATIENCE)
+    assert [*temporary.iterdir()] == []
 
 
 def test_a_lock_whose_digest_is_not_that_of_its_commit_is_refused(shared: SharedGuards) -> None:
@@ -465,6 +495,7 @@ def test_where_one_file_cannot_be_written_none_is(shared: SharedGuards) -> None:
 def test_a_guard_that_was_removed_is_written_again_or_forgotten(shared: SharedGuards) -> None:
     shared.add()
     shared.guard.unlink()
+    shared.refused("update", "--yes", code=66, because="hooklatch guards forget no_halt")  # though it is the newest
     shared.authors.publish("v2", {"guards/no_halt.py": guard_of("no_halt", "halt")})
 
     shared.refused("update", "--yes", code=66, because="hooklatch guards forget no_halt")

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch import git_sources
+from hooklatch.cli.daemon.acts import find_source
 from hooklatch.cli.hooks.sources import check_unchanged, list_tables, write_copy
 from hooklatch.cli.terminal.parser import CommandError
 from hooklatch.git_sources import GuardLock, find_copy
@@ -119,7 +120,7 @@ def test_a_layer_is_fetched_whole_and_in_force_and_no_daemon_needs_the_repositor
 
 def test_a_daemon_takes_an_update_as_one_revision_and_keeps_the_last_one_until_then(layer: TeamLayer) -> None:
     layer.update()
-    second = layer.authors.publish("v2", SECOND)
+    second = layer.authors.publish("v2", {**SECOND, "guards/more.toml": "", "guards/linux/no_rm.py": ""})
     layer.authors.sign("v2", layer.key)
 
     with serving(layer.place):
@@ -128,9 +129,13 @@ def test_a_daemon_takes_an_update_as_one_revision_and_keeps_the_last_one_until_t
         assert layer.place.run("reload").returncode == 1
         status = layer.place.json("status", code=1)
         assert any("v1 stays active, since v2 is not here" in problem["message"] for problem in status["problems"])
+        assert [fault["do"] for fault in status["wrong"]] == ["hooklatch sources update"]
         assert [layer.verdict(command) for command in ("dd", "reboot", "ls")] == ["deny", "pass", "pass"]
 
-        assert f"v2 is updated (commit {second})" in layer.update()
+        said = layer.update()
+        assert f"v2 is updated (commit {second})" in said
+        assert "guards that it has no more, and that guard nothing now: no_dd\n" in said
+        assert "left out, since they are not guards with cases: linux, more.toml\n" in said
 
         assert layer.place.run("reload").returncode == 0
         assert [layer.verdict(command) for command in ("dd", "reboot", "kill")] == ["pass", "deny", "deny"]
@@ -333,7 +338,13 @@ def test_what_somebody_changes_in_a_copy_is_not_loaded_and_written_anew(layer: T
     (guard,) = layer.copies.rglob("no_halt.py")
     guard.write_text("def no_halt(event):\n    return None\n")
 
-    assert layer.verdicts("ls", "halt") == ["deny", "deny"]
+    with serving(layer.place):
+        assert [layer.verdict(command) for command in ("ls", "halt")] == ["deny", "deny"]
+        (fault,) = layer.place.json("status", code=1)["wrong"]
+        asked = argparse.Namespace(runtime_dir=str(layer.place.runtime), daemon_uid=None, session=None)
+        with pytest.raises(CommandError, match="is a copy, which would not be loaded once it is changed"):
+            find_source(asked, "global/no_dd")  # for the editor of `ui`
+    assert fault["do"] == "hooklatch trust, or hooklatch sources update; if that is not meant, put it back"
     (row,) = layer.place.json("sources", code=1)
     assert "is not as it was fetched" in row["problem"]
     assert "is updated" in layer.update()

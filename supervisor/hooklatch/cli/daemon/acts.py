@@ -17,6 +17,7 @@ from hooklatch.cli.terminal.look import shorten_path
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.cli.terminal.requests import ask_administrator
 from hooklatch.core.text import format_count
+from hooklatch.git_sources import is_copied
 from hooklatch_worker.sandbox import children
 
 TYPE_CHECKING = False
@@ -72,11 +73,11 @@ def write_case(arguments: argparse.Namespace, decision_id: str, path: str) -> st
     return "; ".join((done, *notes))
 
 
-def find_source(arguments: argparse.Namespace, guard: str) -> str:
-    """Return the path of the file that declares a hook.
+def find_source(arguments: argparse.Namespace, guard: str) -> tuple[str, str]:
+    """Return the path of the file that declares a hook, and what becomes of a change in it.
 
     Raises:
-        CommandError: no file of this machine does.
+        CommandError: no file of this machine does, or it is a copy that would not be loaded once it is changed.
     """
     hook = fetch_hook(arguments, guard)
     place = (hook["origin"] if hook is not None else None) or ""
@@ -84,11 +85,18 @@ def find_source(arguments: argparse.Namespace, guard: str) -> str:
     path = path if line.isdecimal() else place
     if not os.path.isabs(path):
         raise CommandError(Exit.NO_INPUT, f"{guard} has no source on this machine")
-    return path
+    layer = hook["layer"] if hook is not None else ""
+    if layer == "fleet" or is_copied(path):
+        text = "is a copy, which would not be loaded once it is changed; change it where it comes from"
+        raise CommandError(Exit.NO_INPUT, f"{shorten_path(path)} {text}")
+    return (
+        path,
+        "a saved file is loaded at once" if layer != "project" else "what was saved counts after: hooklatch trust",
+    )
 
 
-def run_editor(path: str) -> str:
-    """Run the editor of the environment on a file, at the terminal, and wait for its end.
+def run_editor(path: str, then: str) -> str:
+    """Run the editor of the environment on a file, at the terminal, and wait for its end; say what comes `then`.
 
     Raises:
         CommandError: there is none.
@@ -110,4 +118,4 @@ def run_editor(path: str) -> str:
     finally:
         signal.signal(signal.SIGINT, handler)
     ended = f"the editor ended with {code}; " if code else ""
-    return f"{ended}{shorten_path(path)}: a saved file is loaded at once"
+    return f"{ended}{shorten_path(path)}: {then}"

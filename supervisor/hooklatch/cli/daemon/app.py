@@ -2,9 +2,9 @@
 
     LiveApp ── main screen ── Canvas: draws lines of `drawing` for its size
        ▲            └─ pages and prompts above it
-    LiveFeed: a thread with the blocking client, which hands over batches as messages
+    LiveFeed: a thread with the blocking client, which hands over batches by `call_later`
 
-What takes time is done in a thread of its own, whose result comes back as a message: keys work beside a silent daemon.
+What takes time is done in a thread, whose result comes back by `call_later`: keys work beside a silent daemon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
 
 from hooklatch.cli.daemon import acts
@@ -41,6 +40,7 @@ from hooklatch.cli.daemon.drawing import (
     fit_hook_columns,
     list_decision_cells,
     list_hook_cells,
+    paint_lines,
 )
 from hooklatch.cli.daemon.feed import (
     SORTS,
@@ -56,7 +56,9 @@ from hooklatch.cli.daemon.feed import (
 from hooklatch.cli.daemon.widgets import LEAST_HEIGHT, LEAST_WIDTH, Canvas, FieldPage, LinePage, MainScreen, TooSmall
 from hooklatch.cli.terminal.bell import AskBell, write_out
 from hooklatch.cli.terminal.look import paint_text
+from hooklatch.cli.terminal.output import escape_invisible
 from hooklatch.cli.terminal.parser import CommandError
+from hooklatch.cli.terminal.tables import wrap_text
 from hooklatch.core.outcome_texts import has_failed, read_hook_name
 from hooklatch.core.text import format_count, read_duration
 from hooklatch.errors import HooklatchError, describe_error
@@ -69,6 +71,8 @@ __all__ = ["LiveApp"]
 T = TypeVar("T")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 DECISIONS, HOOKS = "decisions", "hooks"
+KEY = 18  # columns of the names of keys in the help
+MOST_SAID = 3  # lines of what was done last, or why it was not
 HELP = (
     ("1, 2, tab", "decisions as they are made; what each hook does"),
     ("up, down, k, j", "select a row; page up, page down, home and end too; escape: none"),
@@ -111,20 +115,6 @@ class LiveApp(App[Exception]):
         Binding("r", "reverse"), Binding("p,space", "hold"), Binding("question_mark", "help"),
     ]  # fmt: skip
 
-    class Fed(Message):
-        """A batch of the feed."""
-
-        def __init__(self, batch: Sequence[FeedItem]) -> None:
-            super().__init__()
-            self.batch = batch
-
-    class Done(Message):
-        """The end of work in a thread: a function that shows the result."""
-
-        def __init__(self, show: Callable[[], object]) -> None:
-            super().__init__()
-            self.show = show
-
     def __init__(self, arguments: argparse.Namespace, first: TopReport, view: str, sort: str) -> None:
         super().__init__(ansi_color=True)
         self.ended_by: signal.Signals | None = None
@@ -136,14 +126,14 @@ class LiveApp(App[Exception]):
         self._sort, self._is_reversed, self._is_held = sort, False, False
         self._filter = ""
         self._looked_at: dict[str, tuple[DecisionRow, bool]] = {}
-        self._said: Line = []
+        self._said = paint_text("", "good")
         self._decisions = DecisionRows()
         self._rows: dict[str, DecisionRow] = {}
         self._cursors = {DECISIONS: RowCursor(follows=True), HOOKS: RowCursor(follows=False)}
         self._board = build_board(first, None, sort)
         self._page_rows = 1
         self._handlers: dict[signal.Signals, Any] = {}
-        self.feed = LiveFeed(arguments, arguments.interval, lambda batch: self.post_message(self.Fed(batch)))
+        self.feed = LiveFeed(arguments, arguments.interval, partial(self.call_later, self._take_batch))
         self.bell_of_asks = AskBell(arguments, self._write_sequences)
         self._take_rows()
 
@@ -184,9 +174,9 @@ class LiveApp(App[Exception]):
 
     # -- what comes in -------------------------------------------------------------------------------------------------
 
-    def on_live_app_fed(self, message: Fed) -> None:
-        waiting, has_new_ask = None, any(isinstance(item, Mapping) and "opened" in item for item in message.batch)
-        for item in message.batch:
+    def _take_batch(self, batch: Sequence[FeedItem]) -> None:
+        waiting, has_new_ask = None, any(isinstance(item, Mapping) and "opened" in item for item in batch)
+        for item in batch:
             match item:
                 case TopReport():
                     if self._fault is not None:
@@ -204,14 +194,10 @@ class LiveApp(App[Exception]):
         self._update()
         if has_new_ask or waiting is not None:
             self.bell_of_asks.show(self._decisions.waiting if waiting is None else waiting, is_new=has_new_ask)
-        screen, is_report = self.screen, any(isinstance(item, TopReport) for item in message.batch)
+        screen, is_report = self.screen, any(isinstance(item, TopReport) for item in batch)
         if is_report and isinstance(screen, LinePage) and screen.is_live:
             screen.load()
         self.feed.acknowledge()
-
-    def on_live_app_done(self, message: Done) -> None:
-        message.show()
-        self._redraw()
 
     def _write_sequences(self, text: str) -> None:
         """Write to the terminal by way of textual while it draws, which would else write in between."""
@@ -227,11 +213,12 @@ class LiveApp(App[Exception]):
             try:
                 result = work()
             except (HooklatchError, CommandError, OSError) as error:
-                self.post_message(self.Done(partial(self._say, describe_error(error), "bad")))
+                self.call_later(self._say, describe_error(error), "bad")
             except Exception as error:  # a bug: raised where the terminal is as it was
-                self.post_message(self.Done(partial(self.exit, error)))
+                self.call_later(self.exit, error)
             else:
-                self.post_message(self.Done(partial(show, result)))
+                self.call_later(lambda: show(result))
+                self.call_later(self._redraw)
 
         threading.Thread(target=run, daemon=True).start()
 
@@ -270,7 +257,8 @@ class LiveApp(App[Exception]):
             canvas.refresh()
 
     def _say(self, text: str, meaning: Any) -> None:
-        self._said = [paint_text(text, meaning)]
+        self._said = paint_text(text, meaning)
+        self._redraw()
 
     # -- drawing -------------------------------------------------------------------------------------------------------
 
@@ -278,8 +266,8 @@ class LiveApp(App[Exception]):
         """Return the lines of the main screen."""
         cursor = self._cursors[self._view]
         header = draw_header(self._board, width, height, is_held=self._is_held)
-        footer: list[Line] = [self._said] if self._said else []
-        footer.append([paint_text(KEYS[self._view], "quiet")])
+        message = wrap_text(escape_invisible(self._said), width)[:MOST_SAID] if self._said else []
+        footer: list[Line] = [*paint_lines(message, self._said.meaning), [paint_text(KEYS[self._view], "quiet")]]
         room = max(0, height - len(header) - 2 - len(footer))
         self._page_rows = max(1, room)
         shown = cursor.fit(room)
@@ -374,10 +362,10 @@ class LiveApp(App[Exception]):
         self._update()
 
     def action_help(self) -> None:
-        self.push_screen(LinePage(lambda width: [[f"  {key:<16}", text] for key, text in HELP]))
+        self.push_screen(LinePage(draw_help))
 
     def _clear_said(self) -> None:
-        self._said = []
+        self._said = paint_text("", "good")
         self._redraw()
 
     def _find_row(self) -> DecisionRow | None:
@@ -385,7 +373,7 @@ class LiveApp(App[Exception]):
         key = self._cursors[DECISIONS].chosen if self._view == DECISIONS else None
         row = self._rows.get(key) if key is not None else None
         if row is None:
-            self._refuse("select a decision first (1)")
+            self._say("select a decision first (1)", "warning")
         return row
 
     def _find_guard(self) -> str | None:
@@ -398,12 +386,8 @@ class LiveApp(App[Exception]):
                 return None
             guard = read_hook_name(row.record)
         if not guard:
-            self._refuse("there is no guard here; select another row, or a hook (2)")
+            self._say("there is no guard here; select another row, or a hook (2)", "warning")
         return guard or None
-
-    def _refuse(self, text: str) -> None:
-        self._say(text, "warning")
-        self._redraw()
 
     # -- pages ---------------------------------------------------------------------------------------------------------
 
@@ -457,7 +441,7 @@ class LiveApp(App[Exception]):
 
         lines: list[Line] = [
             [paint_text("suspend ", "title"), paint_text(guard, "title")],
-            ["It is left out of every fire for that time: what it guards is not guarded."],
+            ["No fire asks it for that time: what it guards is unguarded."],
         ]
         self.push_screen(FieldPage(lambda width: lines, {"reason": "", "for": "10m"}, submit))
 
@@ -465,7 +449,7 @@ class LiveApp(App[Exception]):
         if (row := self._find_row()) is None:
             return
         if (ask := row.ask) is None:
-            self._refuse("this is not an ask that waits; open asks are the last rows")
+            self._say("this is not an ask that waits; open asks are the last rows", "warning")
             return
 
         def submit(values: list[str]) -> str:
@@ -482,7 +466,7 @@ class LiveApp(App[Exception]):
             return
         name = str(row.record.get("decision_id"))
         if row.ask is not None:
-            self._refuse("this is not decided yet")
+            self._say("this is not decided yet", "warning")
             return
 
         def submit(values: list[str]) -> str:
@@ -499,13 +483,18 @@ class LiveApp(App[Exception]):
         if (guard := self._find_guard()) is not None:
             self._work(lambda: acts.find_source(self._arguments, guard), self._edit)
 
-    def _edit(self, path: str) -> None:
+    def _edit(self, source: tuple[str, str]) -> None:
         with self.suspend():  # an error that left this block would leave the terminal suspended
             try:
-                done = paint_text(acts.run_editor(path), "good")
+                done = paint_text(acts.run_editor(*source), "good")
             except CommandError as error:
                 done = paint_text(error, "bad")
-        self._said = [done]
+        self._said = done
+
+
+def draw_help(width: int) -> list[Line]:
+    rows = [(key, wrap_text(text, width - KEY)) for key, text in HELP]
+    return [[f"  {key if line is lines[0] else '':<{KEY - 2}}", line] for key, lines in rows for line in lines]
 
 
 def has_terminal() -> bool:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DECISION_TITLES", "HOOK_TITLES", "Line", "RowCursor", "draw_ask", "draw_decision", "draw_header", "draw_hook",
     "draw_table", "fit_decision_columns", "fit_hook_columns", "fit_line", "list_decision_cells",
-    "list_hook_cells",
+    "list_hook_cells", "paint_lines",
 ]  # fmt: skip
 
 Line: TypeAlias = list[str]
@@ -51,6 +51,7 @@ WIDE = 110  # columns from which on a decision has its reason and its millisecon
 HOOK_TITLES = ("HOOK", "EVENT", "CALLS/S", "P50", "P99", "FAILURES", "BUSY", "MEM", "QUEUE", "STATE")
 HOOK_DROP = ("EVENT", "MEM", "QUEUE", "BUSY", "P50", "FAILURES", "P99", "CALLS/S", "STATE")
 USUAL = "pre_tool_use"  # the event that the row of a decision does not name
+LENGTH = "duration_ms"
 BAR = 5  # the part of a page's width that the bar of a call has
 
 
@@ -178,9 +179,8 @@ def list_decision_cells(row: DecisionRow) -> list[str]:
     record, duration = row.record, row.record.get("duration_ms")
     word = "ASKS" if row.ask is not None else str(record.get("verdict"))
     event, tool, subject = record.get("event"), read_tool_name(record), read_subject(record)
-    what = " ".join(str(part) for part in (event if event != USUAL else "", tool, subject) if part)
-    if subject in (event, tool):
-        what = what.removesuffix(f" {subject}")
+    named = "" if f"{subject} (".startswith(f"{tool} (") else tool  # the subject of a large input is its tool and size
+    what = " ".join(str(part) for part in (event if event not in (USUAL, subject) else "", named, subject) if part)
     guard = read_hook_name(record).removeprefix("global/") or "-"
     meaning = "warning" if row.ask is not None else VERDICTS.get(word)
     return [
@@ -238,8 +238,8 @@ def draw_decision(record: Mapping[str, Any], failures: Mapping[str, HookFailure]
     lines += [[f"  {line}"] for line in wrap_text(reason, width - 2) if line]
     facts = (record.get("event"), read_tool_name(record), format_moment(record.get("at")), record.get("session"))
     lines += [["  ".join(str(fact) for fact in facts if fact)], []]
-    calls: list[Mapping[str, Any]] = sorted(record.get("outcomes") or [], key=read_begin)
-    whole = max([record.get("duration_ms") or 0.0, *(read_begin(call) + read_length(call) for call in calls)])
+    calls: list[Mapping[str, Any]] = sorted(record.get("outcomes") or [], key=read_ms)
+    whole = max([record.get("duration_ms") or 0.0, *(read_ms(call) + read_ms(call, LENGTH) for call in calls)])
     for call in calls:
         lines += draw_call(call, whole, failures, width)
     if not calls:
@@ -252,11 +252,11 @@ def draw_decision(record: Mapping[str, Any], failures: Mapping[str, HookFailure]
 def draw_call(call: Mapping[str, Any], whole: float, failures: Mapping[str, HookFailure], width: int) -> Iterator[Line]:
     """Yield the lines of one call; `whole` milliseconds are as long as the bar can be."""
     name, size = read_hook_name(call), max(width // BAR, 1)
-    begin = min(int(read_begin(call) / (whole or 1.0) * size), size - 1)
-    length = max(min(round(read_length(call) / (whole or 1.0) * size), size - begin), 1)
+    begin = min(int(read_ms(call) / (whole or 1.0) * size), size - 1)
+    length = max(min(round(read_ms(call, LENGTH) / (whole or 1.0) * size), size - begin), 1)
     result = name_result(call)
     marks = "".join(f", {mark}" for mark in ("observed", "reinvoked", "unneeded") if call.get(mark) is True)
-    times = f"  from {format_number(read_begin(call))}, {format_number(read_length(call))} ms{marks}"
+    times = f"  from {format_number(read_ms(call))}, {format_number(read_ms(call, LENGTH))} ms{marks}"
     meaning: Meaning = "bad" if has_failed(call) else VERDICTS.get(result, "quiet")
     bar = paint_text("=" * length, meaning)
     yield ["|", " " * begin, bar, " " * (size - begin - length), "|  ", name, "  ", paint_text(result, meaning),
@@ -276,12 +276,8 @@ def format_cause(call: Mapping[str, Any]) -> Line:
     return [paint_text(f" ({call.get('cause')})", "bad")] if has_failed(call) else []
 
 
-def read_begin(call: Mapping[str, Any]) -> float:
-    return max(call.get("began_ms") or 0.0, 0.0)
-
-
-def read_length(call: Mapping[str, Any]) -> float:
-    return max(call.get("duration_ms") or 0.0, 0.0)
+def read_ms(call: Mapping[str, Any], key: str = "began_ms") -> float:
+    return max(call.get(key) or 0.0, 0.0)
 
 
 def draw_hook(row: TopHook | None, detail: ShownHook | None, width: int) -> list[Line]:

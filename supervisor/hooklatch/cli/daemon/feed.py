@@ -185,8 +185,9 @@ class DecisionRows:
 
     def _add(self, record: Mapping[str, Any]) -> None:
         name = str(record.get("decision_id"))
-        self._open.pop(name, None)
-        self._decided.pop(name, None)  # told again: its place is that of the newest
+        known = self._open.pop(name, None) or self._decided.pop(name, None)  # told again: its place is the newest's
+        if known is not None and "subject" in known.record:  # of a large input an ask tells more than its decision
+            record = {**record, "subject": known.record["subject"]}
         self._decided[name] = DecisionRow(record)
         while len(self._decided) > self._kept:
             del self._decided[next(iter(self._decided))]

@@ -49,7 +49,7 @@ from hooklatch.core.protocol import RpcError
 from hooklatch.core.subject import read_tool_name
 from hooklatch.core.text import format_count
 from hooklatch.files import create_anew
-from hooklatch.git_sources import guard_paths
+from hooklatch.git_sources import guard_paths, is_copied
 from hooklatch.guards.catalogue import find_gallery_guard, read_guard_source
 from hooklatch.paths import find_config_file
 from hooklatch.record.storage.reading import MOMENTS
@@ -389,9 +389,9 @@ def find_function_place(hook: Hook | None) -> tuple[str, str] | None:
     if hook is None or hook.layer is not Layer.GLOBAL or not isinstance(hook.target, PythonTarget):
         return None
     path = hook.target.source.location
-    if hook.target.command or not path.endswith(".py") or not os.path.isabs(path) or not os.access(path, os.W_OK):
+    if hook.target.command or not path.endswith(".py") or not os.path.isabs(path) or is_copied(path):
         return None
-    return path, hook.target.function
+    return (path, hook.target.function) if os.access(path, os.W_OK) else None
 
 
 def place_new_rule(rule: Rule, folder: str) -> WrittenRule:

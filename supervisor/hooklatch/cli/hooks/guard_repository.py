@@ -13,12 +13,13 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hooklatch.cli.terminal.parser import CommandError, Exit
 from hooklatch.core.text import suggest_name
@@ -46,6 +47,7 @@ MAX_GUARDS = 100
 MAX_PACK = 64 * 2**20  # bytes of one commit, packed, and of any output
 MAX_MEMORY = 2 * 2**30  # bytes; a pack of that size may hold far larger objects
 FETCH_TIMEOUT = 120.0  # seconds
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 # What the user's own settings may say otherwise.  With a limit of 1, all that is fetched is one file, whose size is
 # limited; objects over 1 MiB are not held in memory.
 SETTINGS = {
@@ -122,18 +124,26 @@ class GuardRepository:
         """Take the seconds that git may run for, and the bytes of what it fetches or prints."""
         self._address, self._timeout, self._max_pack = address, timeout, max_pack
         self._folder = tempfile.TemporaryDirectory(prefix="hooklatch-git-")
+        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> GuardRepository:
+        for (
+            number
+        ) in ENDING:  # else the end of a terminal, or of a timer's job, would leave git without a limit of time
+            if signal.getsignal(number) is signal.SIG_DFL:
+                self._handlers[number] = signal.signal(number, lambda number, frame: sys.exit(128 + number))
         try:
             self._run("init", "--quiet", "--bare", "--template=")
         except BaseException:
-            self._folder.cleanup()
+            self.__exit__(None, None, None)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         self._folder.cleanup()
 
     def list_refs(self) -> RemoteRefs:
@@ -286,7 +296,8 @@ class GuardRepository:
     def _run(self, *words: str) -> bytes:
         code, out, err = self._run_to_end(*words)
         if code != 0:
-            text = f"{self._address.text} cannot be read (git {words[0]}, exit code {code}): {err}"
+            limit = f", and may fetch {self._max_pack / 2**20:g} MiB" if words[0] == "fetch" else ""
+            text = f"{self._address.text} cannot be read (git {words[0]}, exit code {code}{limit}): {err}"
             raise CommandError(Exit.NO_INPUT, f"{text}; what you have stays as it is")
         return out
 

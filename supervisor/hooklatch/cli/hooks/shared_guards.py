@@ -58,8 +58,8 @@ from hooklatch.guards.catalogue import AddedGuards, describe_guard
 from hooklatch.paths import find_config_file
 
 __all__ = [
-    "add_forget", "add_outdated", "add_update", "check_guards", "copy_shared", "find_moved", "list_newer",
-    "lock_guards", "run_cases",
+    "add_forget", "add_outdated", "add_update", "check_guards", "copy_shared", "find_moved", "format_newer",
+    "list_newer", "lock_guards", "print_left_out", "run_cases",
 ]  # fmt: skip
 
 FALSE_LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -135,8 +135,7 @@ def copy_shared(arguments: argparse.Namespace) -> int:
             print_difference(path, "", text)
             facts = f"{format_count(len(split_lines(text)), 'line')}, sha256 {digest(text)}"
             output.print_line(f"new {look.shorten_path(path)}: {facts}")
-        if left_out:
-            output.print_line(f"left out, since they are not guards with cases: {', '.join(left_out)}")
+        print_left_out(left_out)
     confirm_running(arguments, f"run their cases, and add {', '.join(guards)} if they pass?")
     run_cases(arguments, guards)
     lock = with_guards(place, lock_guards(address.text, rev, commit, guards))
@@ -214,7 +213,7 @@ def print_outdated(rows: Sequence[OutdatedGuard], differences: Iterable[LockDiff
     output.say_table(
         ("NAME", "HERE", "NEWER", "SOURCE"),
         [
-            (row.name, shorten_revision(row.rev), ", ".join(map(shorten_revision, row.newer)) or None, row.source)
+            (row.name, shorten_revision(row.rev), format_newer([*map(shorten_revision, row.newer)]), row.source)
             for row in rows
         ],
         drop=("SOURCE",),
@@ -230,11 +229,24 @@ def shorten_revision(rev: str) -> str:
     return rev[:12] if COMMIT_ID.fullmatch(rev) else rev
 
 
+def format_newer(newer: Sequence[str]) -> str | None:
+    """Return the newest of some revisions, and how many there are before it; None if there are none."""
+    return f"{newer[-1]}, and {len(newer) - 1} before it" if len(newer) > 1 else next(iter(newer), None)
+
+
+def print_left_out(names: Sequence[str]) -> None:
+    if names:
+        output.print_line(f"left out, since they are not guards with cases: {', '.join(names)}")
+
+
 def list_newer(locked: LockedGuard, refs: RemoteRefs) -> list[str]:
-    """Return the newer tags, or for a guard that is locked at a commit the one that the default branch is at."""
-    if not COMMIT_ID.fullmatch(locked.rev):
-        return refs.list_newer_tags(locked.rev)
-    return [] if refs.head in (None, locked.commit) else [str(refs.head)]
+    """Return the newer tags, or for a guard that is locked at a commit the one that the default branch is at.
+
+    None if the newest of them is the commit that is here.
+    """
+    is_tag = not COMMIT_ID.fullmatch(locked.rev)
+    newer = refs.list_newer_tags(locked.rev) if is_tag else [refs.head] if refs.head is not None else []
+    return newer if newer and refs.tags.get(newer[-1], newer[-1]) != locked.commit else []
 
 
 def find_moved(locked: LockedGuard, refs: RemoteRefs) -> str | None:
@@ -276,15 +288,10 @@ def update_guards(arguments: argparse.Namespace) -> int:
         except CommandError as error:
             codes.append(error.code)
             output.print_error(f"{', '.join(names)} stays as it is: {error}")
-            rows += [make_updated_row(name, locked, "refused", str(error)) for name in names]
+            where = locked.source, locked.rev, locked.commit
+            rows += [UpdatedGuard(name, *where, "refused", str(error)) for name in names]
     show = (lambda: None) if rows else partial(print_outdated, ())
     return output.say_result(rows, is_json=arguments.json, show=show, code=max(codes))
-
-
-def make_updated_row(
-    name: str, locked: LockedGuard, result: Literal["current", "updated", "refused"], reason: str | None = None
-) -> UpdatedGuard:
-    return UpdatedGuard(name, locked.source, locked.rev, locked.commit, result, reason)
 
 
 def update_group(
@@ -292,6 +299,7 @@ def update_group(
 ) -> list[UpdatedGuard]:
     """Update the guards of one commit, all of them or none."""
     address = parse_address(locked.source)
+    yours = {name: read_yours(place, name) for name in names}
     with GuardRepository(address) as repository:
         refs = repository.list_refs()
         if (moved := find_moved(locked, refs)) and not arguments.accept_moved_tag:
@@ -301,10 +309,9 @@ def update_group(
         if commit == locked.commit:
             if not arguments.json:
                 output.print_line(f"{', '.join(names)}: {locked.origin} is the newest")
-            return [make_updated_row(name, locked, "current") for name in names]
+            return [UpdatedGuard(name, locked.source, locked.rev, commit, "current") for name in names]
         repository.fetch(commit, tag=rev if commit != rev else None)
         theirs, _ = repository.read_guards(commit, names)
-        yours = {name: read_yours(place, name) for name in names}
         base = read_base(repository, place, names, yours)
         merged = {name: merge_guard(repository, place, name, yours[name], base[name], theirs[name]) for name in names}
     check_guards({name: GuardFiles(theirs[name].cases, merged[name].guard) for name in names})
@@ -326,7 +333,7 @@ def update_group(
     replace_all([*changes, lock_change])
     if not arguments.json:
         print_written([change.path for change in (*changes, lock_change)], f"{', '.join(names)}: updated", ())
-    return [make_updated_row(name, new[name], "updated") for name in names]
+    return [UpdatedGuard(name, address.text, rev, commit, "updated") for name in names]
 
 
 def read_yours(place: SharedPlace, name: str) -> GuardFiles:

@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from hooklatch.cli.guard_lock import encode_lock
+from hooklatch.cli.hooks import shared_guards
 from hooklatch.cli.hooks.guard_files import write_new
 from hooklatch.cli.hooks.guard_repository import COMMIT_ID, REVISION, GuardRepository, parse_address
-from hooklatch.cli.hooks.shared_guards import check_guards, find_moved, list_newer, lock_guards, run_cases
 from hooklatch.cli.terminal import look, output
 from hooklatch.cli.terminal.parser import CommandError, Exit, Parser
 from hooklatch.directories import replace_file
@@ -60,7 +60,10 @@ class GitSource(msgspec.Struct, frozen=True):
 
 
 class UpdatedSource(msgspec.Struct, frozen=True):
-    """One table with `git` that `sources update` came to, what became of its copy, and the newer tags."""
+    """One table with `git` that `sources update` came to, what became of its copy, and the newer tags.
+
+    Of an update, `removed` are the guards that the copy had and the commit has not, and `left_out` are other files.
+    """
 
     git: str
     rev: str
@@ -68,6 +71,8 @@ class UpdatedSource(msgspec.Struct, frozen=True):
     result: Literal["current", "updated", "refused"]
     newer: list[str] = []
     reason: str | None = None
+    removed: list[str] = []
+    left_out: list[str] = []
 
 
 GitSourceList: TypeAlias = list[GitSource]
@@ -121,9 +126,12 @@ def describe_source(place: PlacedTable, found: FoundCopy) -> GitSource:
         place.file, place.git, place.rev,
         found.locked.rev if found.locked is not None else None,
         found.locked.commit if found.locked is not None else None,
-        [os.path.basename(path).removesuffix(".py") for path in found.copy.pins],
-        problem,
+        list_guards(found), problem,
     )  # fmt: skip
+
+
+def list_guards(found: FoundCopy) -> list[str]:
+    return [os.path.basename(path).removesuffix(".py") for path in found.copy.pins]
 
 
 def list_changed(found: FoundCopy) -> Iterator[str]:
@@ -164,8 +172,11 @@ def update_sources(arguments: argparse.Namespace) -> int:
     for row in rows:
         if row.result != "refused":
             output.print_line(f"{row.git}: {row.rev} is {row.result} (commit {row.commit})")
+        if row.removed:
+            output.print_line(f"guards that it has no more, and that guard nothing now: {', '.join(row.removed)}")
+        shared_guards.print_left_out(row.left_out)
         if row.newer:
-            output.print_line(f"{row.git} has newer ones, to be named as rev: {', '.join(row.newer)}")
+            output.print_line(f"{row.git} has newer ones, to be named as rev: {shared_guards.format_newer(row.newer)}")
     return max(codes)
 
 
@@ -209,9 +220,13 @@ def update_source(arguments: argparse.Namespace, place: PlacedTable, found: Foun
     with GuardRepository(parse_address(make_absolute(git, os.path.dirname(place.file)) if is_path else git)) as fetched:
         refs = fetched.list_refs()
         commit = fetched.resolve(rev, refs)
-        if locked is not None and locked.rev == rev and (moved := find_moved(locked, refs)):
+        if locked is not None and locked.rev == rev and (moved := shared_guards.find_moved(locked, refs)):
             raise CommandError(Exit.FINDINGS, f"{moved}; to take it all the same, name its commit as rev")
-        newer = list_newer(locked, refs) if locked is not None and locked.rev == rev else refs.list_newer_tags(rev)
+        newer = (
+            shared_guards.list_newer(locked, refs)
+            if locked is not None and locked.rev == rev
+            else refs.list_newer_tags(rev)
+        )
         if locked is not None and is_whole and (locked.rev, locked.commit) == (rev, commit):
             return UpdatedSource(git, rev, commit, "current", newer)
         fetched.fetch(commit, tag=rev if commit != rev else None)
@@ -223,13 +238,14 @@ def update_source(arguments: argparse.Namespace, place: PlacedTable, found: Foun
             "is no guard with cases, and what it is for is unknown: nothing was taken; have it moved to another folder"
         )
         raise CommandError(Exit.BAD_DATA, f"{unread[0]} of {git} {text}")
-    check_guards(guards)
+    shared_guards.check_guards(guards)
     own = {"isolation": place.table.isolation, "python": place.table.python}
     keys = "".join(f"{name} = {json.dumps(value)}\n" for name, value in own.items() if value is not None)
-    run_cases(arguments, guards, keys)
-    lock = GuardLock(1, lock_guards(git, rev, commit, guards))
+    shared_guards.run_cases(arguments, guards, keys)
+    lock = GuardLock(1, shared_guards.lock_guards(git, rev, commit, guards))
     write_copy(found, lock, commit, guards, lambda: check_unchanged(arguments, place, found))
-    return UpdatedSource(git, rev, commit, "updated", newer)
+    removed = [name for name in list_guards(found) if name not in guards]
+    return UpdatedSource(git, rev, commit, "updated", newer, removed=removed, left_out=left_out)
 
 
 def check_unchanged(arguments: argparse.Namespace, place: PlacedTable, found: FoundCopy) -> None:

@@ -394,7 +394,8 @@ def compare_pins(version: SourceVersion, pins: Mapping[str, str]) -> None:
     """
     location = version.source.location
     if pins.get(location) != version.source.digest:
-        raise UnitError(Diagnostic(location, 0, "it has changed since it was signed, trusted or fetched"))
+        way = "to accept or restore it: hooklatch trust, or hooklatch sources update"
+        raise UnitError(Diagnostic(location, 0, f"it has changed since it was signed, trusted or fetched; {way}"))
     if version.required is not None and version.required.lock:
         path = os.path.normpath(source_lock_path(version.required, location))
         if pins.get(path) != version.required.lock_digest:
