@@ -150,7 +150,7 @@ class Client:
         if number in self._answers and not self.is_over:
             self.complain(f"C: no answer to {method} within {ANSWERED_WITHIN:.0f} s: {params!r:.300}")
             self.end()
-            self._kernel.has_woken()
+            self._kernel.has_woken = True
 
     def end(self) -> None:
         """Close the socket, as the end of the process does."""

@@ -25,7 +25,6 @@ from model.place import FolderPlace
 from model.play import play
 from model.scripts import STEP, decoded
 from simulation.client import Client, Refusal
-from simulation.disk import Disk
 from simulation.kernel import DAEMON_FDS, Process
 from simulation.machine import Machine
 from simulation.world import DOOMED, World
@@ -42,11 +41,10 @@ LEAVE = 3.0  # seconds in which all that a daemon started is gone
 class Lives:
     """The lives of daemons in one world."""
 
-    def __init__(self, world: World, machine: Machine, disk: Disk, *, has_scripts: bool) -> None:
-        self._world, self._machine, self._disk = world, machine, disk
+    def __init__(self, world: World, machine: Machine) -> None:
+        self._world, self._machine, self._disk = world, machine, machine.disk
         self._kernel = world.kernel
         self._random = Random(f"{world.seed} lives")
-        self._has_scripts = has_scripts
         self._options = DaemonOptions(
             config=f"{world.config}/hooks.toml", runtime_dir=f"{world.folder}/run", state_dir=f"{world.folder}/state"
         )
@@ -58,7 +56,7 @@ class Lives:
         self._world.prepare()
         try:
             while not self._world.is_over:
-                if self._has_scripts and self._random.random() < SCRIPTS:
+                if self._random.random() < SCRIPTS:
                     await self._quiet_life()
                 else:
                     await self._life()
@@ -118,7 +116,7 @@ class Lives:
 
         def end_now() -> None:
             nursery.cancel_scope.cancel()
-            self._kernel.has_woken()
+            self._kernel.has_woken = True
 
         if draw.random() < 0.15:
             world.trouble.crash_after(draw.randint(1, 60), crash)  # while it starts: its recovery can be cut short too
