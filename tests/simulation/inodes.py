@@ -14,16 +14,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import stat
-from copy import copy
+from copy import deepcopy
 from random import Random
-from typing import TypeVar, cast
 
-__all__ = ["PAGE", "Folder", "Inode", "InodeT", "RegularFile", "Tree"]
+__all__ = ["PAGE", "Folder", "Inode", "RegularFile", "Tree"]
 
 PAGE = 4096
 SECTOR = 512  # what a disk writes as a whole
 MAX_PENDING = 4096  # changes of names that are not synced; the kernel writes back too
-InodeT = TypeVar("InodeT", bound="Inode")
 
 
 class Inode:
@@ -33,12 +31,6 @@ class Inode:
         self.number, self.mode, self.uid = number, mode, uid
         self.mtime = self.ctime = now
         self.links = self.opens = 0
-
-    def copy(self: InodeT) -> InodeT:
-        """Return the same, open nowhere."""
-        copied = copy(self)
-        copied.opens = 0
-        return copied
 
 
 class Folder(Inode):
@@ -62,11 +54,6 @@ class RegularFile(Inode):
         self.data, self.durable = bytearray(), bytearray()
         self.allocated = self.dirty = self.shortest = 0
         self.lost: dict[int, None] = {}
-
-    def copy(self) -> RegularFile:
-        copied = super().copy()
-        copied.data, copied.durable, copied.lost = self.data[:], self.durable[:], dict(self.lost)
-        return copied
 
     def put(self, at: int, data: bytes | memoryview) -> None:
         """Write data at an offset."""
@@ -210,38 +197,27 @@ class Tree:
                 inode.allocated = 0
             heapq.heappush(self._free, inode.number)
 
-    def walk(self) -> list[Inode]:
-        """Return all that has a name, in order of paths."""
+    def walk(self, *, is_durable: bool = False) -> list[Inode]:
+        """Return all that has a name, or has one on the disk, in order of paths."""
         seen: dict[Inode, None] = {}
         below: list[Inode] = [self.root]
         while below:
             if (inode := below.pop()) not in seen:
                 seen[inode] = None
                 if isinstance(inode, Folder):
-                    below += [inode.names[name] for name in sorted(inode.names, reverse=True)]
+                    names = inode.durable_names if is_durable else inode.names
+                    below += [names[name] for name in sorted(names, reverse=True)]
         return [*seen]
 
     def image(self, random: Random | None = None) -> Tree:
         """Return the tree as it is found after a kill; with chances, after a loss of power."""
-        copies: dict[Inode, Inode] = {}
-
-        def copied(inode: InodeT) -> InodeT:
-            if inode not in copies:
-                copies[inode] = new = inode.copy()
-                if isinstance(new, Folder):
-                    new.names = {name: copied(below) for name, below in new.names.items()}
-                    new.durable_names = {name: copied(below) for name, below in new.durable_names.items()}
-            return cast("InodeT", copies[inode])
-
-        left = Tree()
-        left._last_number, left.root = self._last_number, copied(self.root)
-        left._pending = [tuple((copied(at), name, one and copied(one)) for at, name, one in c) for c in self._pending]
+        left = deepcopy(self)
         if random is not None:
-            left._lose_power([one for one in copies.values() if isinstance(one, Folder)], random)
+            left._lose_power(random)
         left._settle()
         return left
 
-    def _lose_power(self, folders: list[Folder], random: Random) -> None:
+    def _lose_power(self, random: Random) -> None:
         kind, share = random.randrange(4), random.random()
         pending, self._pending = self._pending, []
         if kind == 1:
@@ -249,17 +225,17 @@ class Tree:
         elif kind == 2:
             pending = [change for change in pending if random.random() < 0.5]
         self._write_back(pending if kind else [])
-        for folder in folders:
-            folder.names = dict(folder.durable_names)
-        for inode in self.walk():
-            if isinstance(inode, RegularFile):
+        for inode in self.walk(is_durable=True):
+            if isinstance(inode, Folder):
+                inode.names = dict(inode.durable_names)
+            elif isinstance(inode, RegularFile):
                 inode.lose_power(Random(random.getrandbits(64)))
 
     def _settle(self) -> None:
         """Count names, numbers and blocks anew.  A loss of power may bring back a file whose number another one has."""
         known, taken = self.walk(), dict[int, Inode]()
         for inode in known:
-            inode.links = int(inode is self.root)
+            inode.links, inode.opens = int(inode is self.root), 0
             if taken.setdefault(inode.number, inode) is not inode:
                 self._last_number += 1
                 inode.number = self._last_number

@@ -12,7 +12,7 @@ A decision says what came of each hook that was called: each of these outcomes i
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -124,7 +124,6 @@ class Judge:
         self.answers: dict[str, str | None] = {}  # of a person, by decision, with ? if late; None if it may be lost
         self._totals: set[int] = set()  # that the counting hook has told
         self.counted = 0  # how often it was asked to count
-        self.gates: Counter[str] = Counter()  # by who decided: the hooks, or something else
 
     def blow(self, kind: str = "process") -> None:
         """Note that the world does something now that may cost a gate its answer."""
@@ -255,7 +254,6 @@ class Judge:
 
     def _judge_gate(self, asked: Asked, decision: Mapping[str, Any], called: Mapping[str, Mapping[str, Any]]) -> None:
         verdict, cause, answer = decision["verdict"], decision["cause"], self.answers.get(decision["decision_id"], "")
-        self.gates["hooks" if cause in ("policy", None) else str(cause)] += 1
         if verdict not in ("deny", "halt"):
             for hook in asked.those(ACTIVE):
                 if asked.told(hook.name) in REFUSING:

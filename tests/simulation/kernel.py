@@ -161,7 +161,7 @@ class Process:
             if child.name == "worker" and not child.is_dead:
                 child.kernel.at(0.0, child.end, -9)  # its PR_SET_PDEATHSIG
             elif not child.is_dead:
-                child.kernel.send_signal(child.pid, 18)  # that of a zygote and a guardian
+                child.go_on()  # that of a zygote and a guardian
         self.children = {}
         for ending in self.endings:
             ending()
@@ -172,6 +172,12 @@ class Process:
             self.reap()
         else:
             self.kernel.at(0.0, self.parent.notice_child)
+
+    def go_on(self) -> None:
+        """Get SIGCONT."""
+        self.is_stopped = False
+        for strand in self.strands:
+            strand.wake()
 
     def notice_child(self) -> None:
         """Get SIGCHLD."""
@@ -394,9 +400,7 @@ class Kernel:
         elif number == 19:
             process.is_stopped = True
         elif number == 18:
-            process.is_stopped = False
-            for strand in process.strands:
-                strand.wake()
+            process.go_on()
 
 
 class Lock(File):

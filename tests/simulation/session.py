@@ -54,8 +54,8 @@ class AgentOfWorld:
                 async with trio.open_nursery() as nursery:
                     await self._talk(nursery)
                     nursery.cancel_scope.cancel()
-            except* (ConnectionLost, Refusal) as group:
-                self._world.note_lost(group)
+            except* (ConnectionLost, Refusal):
+                pass
             finally:
                 self._lose()
             await trio.sleep(0.01 + self._random.random() * 0.2)

@@ -6,8 +6,8 @@ import hashlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from typing import Any
@@ -78,16 +78,6 @@ class World:
     def violate(self, text: str) -> None:
         """Note a violation."""
         self.violations.append(f"[{self.fires} fires, {self.kernel.now:.4f} s] {text}")
-
-    def note_lost(self, group: BaseExceptionGroup[Exception]) -> None:
-        """Look at why an agent's connection ended."""
-        for error in group.exceptions:
-            if isinstance(error, ExceptionGroup):
-                self.note_lost(error)
-            elif isinstance(error, Refusal) and error.name not in (
-                "draining", "session_in_use", "overload", "not_found",
-            ):  # fmt: skip
-                self.faults[f"refused: {error.name}"] += 1
 
     @property
     def is_over(self) -> bool:
@@ -397,40 +387,43 @@ class World:
 
     # -- what befalls it -------------------------------------------------------------------------------------
 
+    @contextmanager
+    def dealing(self, fault: str, kind: str = "process") -> Generator[None]:
+        """Count a fault, which may cost gates their answers from now on, and still does right after the block."""
+        self.faults[fault] += 1
+        self.judge.blow(kind)
+        try:
+            yield
+        finally:  # also where the life ends meanwhile
+            self.judge.blow(kind)
+
     def of_kind(self, name: str) -> list[Process]:
         return [one for one in self.kernel.processes.values() if one.name == name and not one.is_dead]
 
     async def kill(self, name: str) -> None:
         if found := self.of_kind(name):
-            self.faults[f"{name}_killed"] += 1
-            self.judge.blow()
-            self.random.choice(found).end(-9)
+            with self.dealing(f"{name}_killed"):
+                self.random.choice(found).end(-9)
 
     async def stop(self, name: str) -> None:
         """Stop a process for a while (SIGSTOP)."""
-        found = self.of_kind(name)
-        if found:
-            self.faults[f"{name}_stopped"] += 1
+        if found := self.of_kind(name):
             process = self.random.choice(found)
             process.is_stopped = True
-            self.judge.blow()
-            try:
-                await trio.sleep(self.random.random() ** 2 * 3.0)
-            finally:  # also where the life ends meanwhile
-                self.judge.blow()
-                with suppress(ProcessLookupError):
-                    self.kernel.send_signal(process.pid, signal.SIGCONT)
+            with self.dealing(f"{name}_stopped"):
+                try:
+                    await trio.sleep(self.random.random() ** 2 * 3.0)
+                finally:
+                    process.go_on()
 
     async def refuse_forks(self) -> None:
         """Have no process be started for a while (RLIMIT_NPROC)."""
-        self.faults["fork_refused"] += 1
         self.kernel.is_full = True
-        self.judge.blow()
-        try:
-            await trio.sleep(self.random.random())
-        finally:
-            self.kernel.is_full = False
-            self.judge.blow()
+        with self.dealing("fork_refused"):
+            try:
+                await trio.sleep(self.random.random())
+            finally:
+                self.kernel.is_full = False
 
     async def shift_clock(self) -> None:
         """Move the wall clock while a hook is suspended, which has nothing to do with it."""
@@ -445,10 +438,9 @@ class World:
 
     async def stall_client(self) -> None:
         if (client := self.random.choice(self.agents).client) is not None:
-            self.faults["client_stalled"] += 1
             client.is_stalled = True
-            self.judge.blow()
-            await trio.sleep(self.random.random() * 2.0)
+            with self.dealing("client_stalled"):
+                await trio.sleep(self.random.random() * 2.0)
             client.is_stalled = False
 
     async def drop_client(self) -> None:
@@ -457,13 +449,11 @@ class World:
             client.end()
 
     async def fail_disk(self) -> None:
-        self.faults[self.trouble.begin()] += 1
-        self.judge.blow("disk")
-        try:
-            await trio.sleep(self.random.random() * 0.4)
-        finally:  # also where the life ends meanwhile
-            self.trouble.end()
-            self.judge.blow("disk")
+        with self.dealing(self.trouble.begin(), "disk"):
+            try:
+                await trio.sleep(self.random.random() * 0.4)
+            finally:
+                self.trouble.end()
         self.is_doomed = self.random.random() < 0.3  # what the disk has lost shows after a crash
 
     async def hang_up(self) -> None:
@@ -526,12 +516,10 @@ class World:
 
     async def flood(self, count: int, what: str) -> None:
         """Fire from many clients at once: each waits its turn, and gets it, or hears in time that it will not."""
-        self.faults["flood"] += 1
-        self.judge.blow("flood")
-        async with trio.open_nursery() as nursery:
-            for _ in range(count):
-                nursery.start_soon(self.fire_once, {"a": what})
-        self.judge.blow("flood")
+        with self.dealing("flood", "flood"):
+            async with trio.open_nursery() as nursery:
+                for _ in range(count):
+                    nursery.start_soon(self.fire_once, {"a": what})
 
     async def look_around(self) -> None:
         """Look at a daemon at which nothing happens: all has returned to where it began."""
