@@ -132,6 +132,7 @@ class Process:
         return at
 
     def find(self, fd: int) -> File:
+        self.kernel.alive()
         file = self.fds.get(fd)
         if file is None:
             raise make_error(errno.EBADF)
@@ -392,6 +393,7 @@ class Kernel:
 
     def send_signal(self, pid: int, number: int) -> None:
         """Send a signal to a process."""
+        self.alive()
         process = self.processes.get(pid)
         if process is None:
             raise make_error(errno.ESRCH)

@@ -117,10 +117,9 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
         try:
             if not process.is_dead:
                 result = outcome.Value(function(*arguments))
-        except Killed:
-            return
         except BaseException as error:
-            result = outcome.Error(error)
+            if not isinstance(error, Killed):
+                result = outcome.Error(error)
 
     def finish() -> None:
         if is_waiting:

@@ -24,7 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -113,24 +113,17 @@ class ForkedProcess:
 
     def __init__(self, machine: Machine, arguments: tuple[Any, ...]) -> None:
         self._machine, self._arguments = machine, arguments
-        self.process: Process | None = None
+        self.pid: int | None = None
 
     def start(self) -> None:
         machine, arguments = self._machine, self._arguments
-        process = self.process = machine.fork("worker")
-        process.interpreter = Interpreter(process, machine.folder, machine.builds)
+        process = self._process = machine.fork("worker")
+        self.pid, process.interpreter = process.pid, Interpreter(process, machine.folder, machine.builds)
         Strand(process, lambda: machine.run_worker(process, *arguments))
 
     @property
-    def pid(self) -> int | None:
-        return self.process.pid if self.process is not None else None
-
-    @property
     def exitcode(self) -> int | None:
-        process = self.process
-        if process is None or not process.is_dead:
-            return None
-        return process.reap()
+        return self._process.reap() if self._process.is_dead else None
 
 
 class StartedProgram:
@@ -306,12 +299,7 @@ class Machine:
         self.kernel.process.end(code)
         raise Killed
 
-    def kill(self, pid: int, number: int) -> None:
-        self.kernel.alive()
-        self.kernel.send_signal(pid, number)
-
-    def send_pidfd_signal(self, fd: int, number: int, *_: object) -> None:
-        self.kernel.alive()
+    def send_pidfd_signal(self, fd: int, number: int) -> None:
         process = self.kernel.process.find(fd).process  # type: ignore[attr-defined]
         if process.is_reaped:
             raise make_error(errno.ESRCH)
@@ -327,15 +315,10 @@ class Machine:
         return pid, process.reap() & 0xFF
 
     def open_pidfd(self, pid: int, flags: int = 0) -> int:
-        self.kernel.alive()
         process = self.kernel.processes.get(pid)
         if process is None:
             raise make_error(errno.ESRCH)
         return self.kernel.process.install(ProcessHandle(self.kernel, process))
-
-    def parent_pid(self) -> int:
-        parent = self.kernel.process.parent
-        return parent.pid if parent is not None else 0
 
     def set_signal(self, number: int, handler: Any) -> Any:
         if self.kernel.current is not None:
@@ -372,12 +355,12 @@ class Machine:
         """Yield each other function that is replaced: its module, its name, what stands there."""
         kernel = self.kernel
         yield os, "getpid", lambda: kernel.process.pid
-        yield os, "getppid", self.parent_pid
+        yield os, "getppid", lambda: kernel.process.parent.pid if kernel.process.parent is not None else 0
         for name in ("getuid", "geteuid", "getgid", "getegid"):
             yield os, name, lambda: USER
         yield os, "setsid", lambda: None
         yield os, "_exit", self.exit
-        yield os, "kill", self.kill
+        yield os, "kill", kernel.send_signal
         yield os, "waitpid", self.wait_pid
         yield os, "pidfd_open", self.open_pidfd
         yield os, "sched_getaffinity", lambda pid: {0}
@@ -405,12 +388,8 @@ class Machine:
         yield socket, "send_fds", standard_library.send_files
         yield socket, "recv_fds", standard_library.receive_files
 
-        async def run_sync(
-            function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None, **_: Any
-        ) -> Any:
-            if limiter is None:
-                return await run_in_strand(kernel, function, *arguments, may_abandon=abandon_on_cancel)
-            async with limiter:
+        async def run_sync(function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None) -> Any:
+            async with limiter or nullcontext():
                 return await run_in_strand(kernel, function, *arguments, may_abandon=abandon_on_cancel)
 
         yield trio.to_thread, "run_sync", run_sync

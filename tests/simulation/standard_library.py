@@ -135,12 +135,6 @@ class Socket:
     def setblocking(self, is_blocking: bool) -> None:
         self._is_blocking = is_blocking
 
-    def settimeout(self, timeout: float | None) -> None:
-        self._is_blocking = timeout != 0.0
-
-    def gettimeout(self) -> float | None:
-        return None if self._is_blocking else 0.0
-
     def setsockopt(self, *_: object) -> None:
         """Set nothing."""
 
