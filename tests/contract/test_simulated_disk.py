@@ -21,10 +21,9 @@ from hooklatch.files import create_anew, open_regular, open_regular_file
 from hooklatch.record.writer import RecordError
 from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
 from hooklatch_worker.systems.disks import allocate_blocks
-from simulation.calls import UnknownCallError
 from simulation.disk import Disk
 from simulation.inodes import RegularFile, Tree
-from simulation.kernel import Kernel
+from simulation.kernel import Kernel, UnknownCallError
 from support.records import SYNC, decided, opened, records
 
 HOME = Path("/nowhere/home")

@@ -22,7 +22,7 @@ from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from simulation.client import connected
-from simulation.kernel import Kernel
+from simulation.kernel import Kernel, Process, Strand, UnknownCallError
 from simulation.loop import run_simulated
 from simulation.machine import Machine
 from support.calls import LoneFire, call_of
@@ -336,3 +336,20 @@ def test_a_client_that_finds_no_daemon_has_lost_its_connection() -> None:
 
     play_seed(meet_nobody, kernel, 1)
     assert met == [True]
+
+
+def test_a_call_that_is_not_simulated_ends_the_run_though_its_process_ends_at_once() -> None:
+    kernel = Kernel(1)
+
+    def work() -> None:
+        try:
+            os.scandir(b"/sim")
+        finally:
+            os._exit(0)
+
+    async def wait(folder: str) -> None:
+        Strand(Process(kernel, kernel.init, "zygote"), work)
+        await trio.sleep(1.0)
+
+    with pytest.raises(UnknownCallError, match="scandir"):
+        play_seed(wait, kernel, 1)

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from simulation.kernel import DAEMON_FDS, File, Kernel, make_error
+from simulation.kernel import DAEMON_FDS, File, Kernel, UnknownCallError, make_error
 
-__all__ = ["Calls", "Entry", "Listing", "UnknownCallError", "replace"]
+__all__ = ["Calls", "Entry", "Listing", "replace"]
 
 PATHS = "listdir", "lstat", "mkdir", "mknod", "open", "remove", "rmdir", "scandir", "stat", "statvfs", "unlink"
 DESCRIPTORS = (
@@ -30,10 +30,6 @@ DESCRIPTORS = (
 )  # fmt: skip
 OPENAT2 = 437
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
-
-
-class UnknownCallError(BaseException):
-    """A call that leads to the disk, and that it does not simulate."""
 
 
 class Entry:

@@ -24,9 +24,9 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any, NamedTuple
 
-from simulation.calls import Calls, Entry, Listing, UnknownCallError
+from simulation.calls import Calls, Entry, Listing
 from simulation.inodes import PAGE, Folder, Inode, RegularFile, Tree
-from simulation.kernel import DISK_FDS, File, Kernel, make_error
+from simulation.kernel import DISK_FDS, File, Kernel, UnknownCallError, make_error
 
 __all__ = ["Disk"]
 

@@ -26,7 +26,10 @@ from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
-__all__ = ["COMPUTE", "DAEMON_FDS", "DISK_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand", "make_error"]
+__all__ = [
+    "COMPUTE", "DAEMON_FDS", "DISK_FDS", "File", "Kernel", "Killed", "Process", "Strand", "Stuck", "UnknownCallError",
+    "make_error",
+]  # fmt: skip
 
 allocate_lock, start_new_thread = _thread.allocate_lock, _thread.start_new_thread
 DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real
@@ -45,6 +48,10 @@ def make_error(number: int, *paths: object) -> OSError:
 
 class Killed(BaseException):
     """Raised in a strand whose process has ended."""
+
+
+class UnknownCallError(BaseException):
+    """A call that the machine does not simulate: it ends the run, whatever the program does about it."""
 
 
 class Stuck(Exception):
@@ -247,6 +254,9 @@ class Strand:
             if process.interpreter is not None:
                 process.interpreter.leave()
             self.kernel.current = before
+        error = self.error.__context__ if isinstance(self.error, Killed) else self.error  # then it was in os._exit
+        if isinstance(error, UnknownCallError):
+            raise error
         if self.is_over and self.on_end is not None:
             self.on_end()
         elif self.is_over and isinstance(self.error, Exception):

@@ -57,28 +57,24 @@ class AgentOfWorld:
             except* (ConnectionLost, Refusal):
                 pass
             finally:
-                self._lose()
+                if self.client is not None:
+                    self.client.end()
+                    self.client = None
             await trio.sleep(0.01 + self._random.random() * 0.2)
-
-    def _lose(self) -> None:
-        if self.client is not None:
-            self.client.end()
-            self.client = None
 
     async def _talk(self, nursery: trio.Nursery) -> None:
         world, draw = self._world, self._random
         client = self.client = Client(world.kernel, world.agent_socket, on_call=self._serve)
         client.on_end = lambda: self.served.become(None)
         nursery.start_soon(client.run)
-        session: dict[str, Any] = {"id": self.name, "resume_token": self._token, "host": "generic"}
-        if self._project is not None:
-            session["cwd"] = self._project
-        if self._token is None:
-            del session["resume_token"]
-        if self._parent is not None:
-            if self._parent._child_token is None:
-                raise ConnectionLost("its parent was never there")
-            session |= {"parent_session_id": self._parent.name, "parent_token": self._parent._child_token}
+        parent = self._parent
+        if parent is not None and parent._child_token is None:
+            raise ConnectionLost("its parent was never there")
+        session = {
+            "id": self.name, "host": "generic", "resume_token": self._token, "cwd": self._project,
+            "parent_session_id": parent and parent.name, "parent_token": parent and parent._child_token,
+        }  # fmt: skip
+        session = {key: value for key, value in session.items() if value is not None}
         hello = await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
         self._token, self._child_token = hello["resume_token"], hello["child_token"]
         self._chain, self._heard = None, 0
