@@ -499,7 +499,8 @@ class World:
 
     async def flood(self, count: int, what: str) -> None:
         """Fire from many clients at once: each waits its turn, and gets it, or hears in time that it will not."""
-        with self.dealing("flood", "flood"):
+        # A quick one takes a worker from nobody for long: who does not get one then has been forgotten.
+        with self.dealing("flood", "flood" if what == LONG else "quick flood"):
             async with trio.open_nursery() as nursery:
                 for _ in range(count):
                     nursery.start_soon(self.fire_once, {"a": what})
