@@ -37,7 +37,7 @@ class Client:
     complain: ClassVar[Callable[[str], None]]  # with what no daemon may send
 
     def __init__(
-        self, kernel: Kernel, path: str, *, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+        self, kernel: Kernel, path: str, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
     ) -> None:
         self._kernel, self._on_call = kernel, on_call
         self._numbers = itertools.count(1)
@@ -162,11 +162,13 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(kernel: Kernel, path: str) -> AsyncGenerator[tuple[Client, trio.Nursery]]:
+async def connected(
+    kernel: Kernel, path: str, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+) -> AsyncGenerator[tuple[Client, trio.Nursery]]:
     """Be a client for the duration of the block, which ends early if the connection is lost, or a request refused."""
     try:
         async with trio.open_nursery() as nursery:
-            client = Client(kernel, path)
+            client = Client(kernel, path, on_call)
             nursery.start_soon(client.run)
             yield client, nursery
             client.end()

@@ -388,11 +388,6 @@ class Kernel:
     def is_empty(self) -> bool:
         return not self._due
 
-    def pause(self, probability: float, seconds: float) -> None:
-        """Let others run for a moment, now and then, in the middle of what a strand does."""
-        if self.is_in_strand and self.random.random() < probability:
-            self.sleep(self.random.random() * seconds)
-
     @property
     def is_in_strand(self) -> bool:
         """Return whether this is the thread of the strand that has the baton.

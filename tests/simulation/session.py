@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from simulation.client import Client, ConnectionLost, Refusal
+from simulation.client import Client, ConnectionLost, Refusal, connected
 from simulation.judge import ACTIVE, Known, Versions
 
 if TYPE_CHECKING:
@@ -49,27 +49,20 @@ class AgentOfWorld:
 
     async def run(self) -> None:
         """Connect, and fire, until the daemon is gone; then connect again."""
+        world, parent = self._world, self._parent
         while True:
             try:
-                async with trio.open_nursery() as nursery:
-                    await self._talk(nursery)
-                    nursery.cancel_scope.cancel()
-            except* (ConnectionLost, Refusal):
-                pass
+                if parent is None or parent._child_token is not None:
+                    async with connected(world.kernel, world.agent_socket, self._serve) as (client, _):
+                        await self._talk(client)
             finally:
-                if self.client is not None:
-                    self.client.end()
-                    self.client = None
+                self.client = None
             await trio.sleep(0.01 + self._random.random() * 0.2)
 
-    async def _talk(self, nursery: trio.Nursery) -> None:
-        world, draw = self._world, self._random
-        client = self.client = Client(world.kernel, world.agent_socket, on_call=self._serve)
+    async def _talk(self, client: Client) -> None:
+        draw, parent = self._random, self._parent
+        self.client = client
         client.on_end = lambda: self.served.become(None)
-        nursery.start_soon(client.run)
-        parent = self._parent
-        if parent is not None and parent._child_token is None:
-            raise ConnectionLost("its parent was never there")
         session = {
             "id": self.name, "host": "generic", "resume_token": self._token, "cwd": self._project,
             "parent_session_id": parent and parent.name, "parent_token": parent and parent._child_token,
@@ -147,17 +140,14 @@ class AgentOfWorld:
         """Try what only an operator may, and to be another session: each is refused."""
         of_operator = {"disable": {"id": "a", "scope": "global"}, "reload": {}, "trust": {"folder": "/"}}
         method = self._random.choice(list(of_operator))
-        other = Client(self._world.kernel, self._world.agent_socket)
         session = {"id": self.name, "resume_token": "0" * len(self._token or ""), "host": "generic"}
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other.run)
+        async with connected(self._world.kernel, self._world.agent_socket) as (other, _):
             for one, what, params in (
                 (client, method, of_operator[method]), (other, "hello", {"protocol": 1, "session": session}),
             ):  # fmt: skip
                 with suppress(Refusal):
                     await one.call(what, **params)
                     self._world.violate(f"A: an agent may {what}")
-            other.end()
 
     def check_permits(self, hook: Known) -> None:
         """Check that this client fires the event of a hook that is active for certain."""

@@ -84,7 +84,8 @@ class DiskTrouble:
             self._disk.size = self._size
             return
         if kernel.is_in_strand:
-            kernel.pause(PAUSED, PAUSE)
+            if kernel.random.random() < PAUSED:
+                kernel.sleep(kernel.random.random() * PAUSE)
             while self.kind == "disk_hanging":
                 kernel.sleep(PAUSE)
         if self._calls_left and call in CHANGING and self._where in path:
