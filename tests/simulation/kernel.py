@@ -51,7 +51,7 @@ class Killed(BaseException):
 
 
 class UnknownCallError(BaseException):
-    """A call that the machine does not simulate: it ends the run, whatever the program does about it."""
+    """A call that the machine does not simulate: it ends the run, also where its process ends at once."""
 
 
 class Stuck(Exception):
