@@ -72,6 +72,8 @@ class AgentOfWorld:
         self._token, self._child_token = hello["resume_token"], hello["child_token"]
         self._chain, self._heard = None, 0
         await self._register(client)
+        if draw.random() < 0.5:
+            await self._subscribe(client)
         while True:
             if draw.random() < 0.06:
                 await self._change(client)
@@ -122,10 +124,7 @@ class AgentOfWorld:
                 await self._fire(client)
                 await self._register(client)
             case 2:
-                heard = len(client.announcements)
-                result = await client.call("subscribe", topics=["registry", "idle"])
-                if self._chain is None:
-                    self._chain, self._heard = result["revision"], heard
+                await self._subscribe(client)
             case 3:
                 report = await client.call("hooks", event="pre_tool_use")
                 self._listen(client, report["revision"])
@@ -135,6 +134,12 @@ class AgentOfWorld:
                 await self._trespass(client)
             case _:
                 await self._register(client)
+
+    async def _subscribe(self, client: Client) -> None:
+        heard = len(client.announcements)
+        result = await client.call("subscribe", topics=["registry", "idle"])
+        if self._chain is None:
+            self._chain, self._heard = result["revision"], heard
 
     async def _trespass(self, client: Client) -> None:
         """Try what only an operator may, and to be another session: each is refused."""

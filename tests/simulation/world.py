@@ -320,11 +320,11 @@ class World:
             )  # fmt: skip
             self.faults[f"hook_{to}"] += 1
             doom = self.random.random()
-            if doom < 0.25:
+            if doom < 0.4:
                 self.is_doomed, self.doomed_at = True, "/state."  # what was not acknowledged may be there, or not
                 await trio.sleep(DOOMED)
             await self.change(hook, to)
-            if doom < 0.4:
+            if doom < 0.55:
                 self.is_doomed = True  # what was acknowledged just now is there after a crash
                 return
             await trio.sleep(self.random.random() ** 2 * 1.5)
@@ -531,7 +531,7 @@ class World:
         return [
             (14, edit), (5, self.trust), (6, partial(self.kill, "worker")), (2, partial(self.kill, "zygote")),
             (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
-            (3, self.break_file), (6, self.switch), (2, self.shift_clock), (2, self.stall_client),
+            (3, self.break_file), (9, self.switch), (2, self.shift_clock), (2, self.stall_client),
             (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
             (3, partial(self.flood, 10, "slow:0.02")), (1, partial(self.flood, 40, LONG)),
             (1, self.refuse_forks), (3, self.come_and_go), (1, self.untrust),
