@@ -136,8 +136,8 @@ class Lives:
                     if over.is_set():
                         world.violate("C: the daemon ended by itself")
                     elif (world.is_doomed or draw.random() >= 0.4) and not world.is_over:
-                        where, calls = (world.doomed_at, 10) if world.doomed_at else ("", 40)  # of one write of it
-                        world.trouble.crash_after(draw.randint(1, calls), crash, where)
+                        where, calls = (world.doomed_at, (6, 10)) if world.doomed_at else ("", (1, 40))  # of a write
+                        world.trouble.crash_after(draw.randint(*calls), crash, where)
                         await trio.sleep(1.0)  # else it was not at its disk
                         crash()
                         await trio.sleep_forever()
