@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -23,10 +22,9 @@ from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from simulation.client import connected
-from simulation.disk import Disk
-from simulation.kernel import Kernel
+from simulation.kernel import Kernel, Process, Strand, UnknownCallError
 from simulation.loop import run_simulated
-from simulation.machine import USER, Machine, install_machine
+from simulation.machine import Machine
 from support.calls import LoneFire, call_of
 
 Case = Callable[[str], Awaitable[None]]
@@ -60,15 +58,12 @@ def run_in_simulation(case: Case, folder: Path) -> None:
 
 
 def play_seed(case: Case, kernel: Kernel, seed: int) -> None:
-    disk = Disk(["/sim"], lambda: int(kernel.wall * 1e9), random.Random(seed), uid=USER)
-    machine = Machine(kernel, seed, ("/sim",))
-
     async def main() -> None:
         os.makedirs("/sim/case", mode=0o700)
         with trio.fail_after(300):
             await case("/sim/case")
 
-    with install_machine(machine, disk.install()):
+    with Machine(kernel, seed, "/sim").install():
         run_simulated(kernel, main, seed)
     assert kernel.daemon.fds == {}
 
@@ -341,3 +336,20 @@ def test_a_client_that_finds_no_daemon_has_lost_its_connection() -> None:
 
     play_seed(meet_nobody, kernel, 1)
     assert met == [True]
+
+
+def test_a_call_that_is_not_simulated_ends_the_run_though_its_process_ends_at_once() -> None:
+    kernel = Kernel(1)
+
+    def work() -> None:
+        try:
+            os.scandir(b"/sim")
+        finally:
+            os._exit(0)
+
+    async def wait(folder: str) -> None:
+        Strand(Process(kernel, kernel.init, "zygote"), work)
+        await trio.sleep(1.0)
+
+    with pytest.raises(UnknownCallError, match="scandir"):
+        play_seed(wait, kernel, 1)

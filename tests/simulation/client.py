@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 import msgspec
@@ -37,12 +37,12 @@ class Client:
     complain: ClassVar[Callable[[str], None]]  # with what no daemon may send
 
     def __init__(
-        self, kernel: Kernel, path: str, *, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+        self, kernel: Kernel, path: str, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
     ) -> None:
-        self._kernel = kernel
+        self._kernel, self._on_call = kernel, on_call
         self._numbers = itertools.count(1)
-        self._answers: dict[int, tuple[trio.Event, list[dict[str, Any]]]] = {}
-        self._on_call = on_call
+        self._done: dict[int, trio.Event] = {}  # by request
+        self._answers: dict[int, dict[str, Any]] = {}
         self._sending = trio.Lock()
         self.is_stalled = False  # it reads nothing
         self.announcements: list[dict[str, Any]] = []
@@ -60,50 +60,44 @@ class Client:
 
     async def run(self) -> None:
         """Read what the daemon sends, until the end."""
-        buffer = bytearray()
+        rest = b""
         async with trio.open_nursery() as nursery:
             try:
                 while True:
+                    await trio.lowlevel.wait_readable(self.socket)
                     while self.is_stalled:
                         await trio.sleep(0.05)
-                    try:
-                        data = self.socket.recv(2**16)
-                    except BlockingIOError:
-                        await trio.lowlevel.wait_readable(self.socket)
-                        continue
-                    if not data:
+                    if not (data := self.socket.recv(2**16)):
                         break
-                    buffer += data
-                    while (end := buffer.find(b"\n")) >= 0:
-                        text = bytes(buffer[:end])
-                        del buffer[: end + 1]
-                        try:
-                            line = DECODE(text)
-                        except msgspec.DecodeError:
-                            self.complain(f"A: no line: {text!r:.200}")
-                            return
-                        if line.get("method") == "call":
-                            nursery.start_soon(self._answer, line)
-                        elif "method" in line:
-                            self.announcements.append(line["params"])
-                            self.heard.set()
-                        elif line.get("id") in self._answers:
-                            done, answer = self._answers.pop(line["id"])
-                            answer.append(line)
-                            done.set()
-            except (OSError, trio.ClosedResourceError):
+                    *lines, rest = (rest + data).split(b"\n")
+                    for text in lines:
+                        self._take(text, nursery)
+            except (OSError, trio.ClosedResourceError, msgspec.DecodeError):
                 pass
             finally:
                 self.end()
                 nursery.cancel_scope.cancel()
 
+    def _take(self, text: bytes, nursery: trio.Nursery) -> None:
+        try:
+            line = DECODE(text)
+        except msgspec.DecodeError:
+            self.complain(f"A: no line: {text!r:.200}")
+            raise
+        if line.get("method") == "call":
+            nursery.start_soon(self._answer, line)
+        elif "method" in line:
+            self.announcements.append(line["params"])
+            self.heard.set()
+        elif line.get("id") in self._done:
+            self._answers[line["id"]] = line
+            self._done.pop(line["id"]).set()
+
     async def _answer(self, line: dict[str, Any]) -> None:
         assert self._on_call is not None
         result = await self._on_call(line["params"])
-        try:
+        with suppress(ConnectionLost):
             await self.send({"jsonrpc": "2.0", "id": line["id"], "result": result})
-        except ConnectionLost:
-            return
 
     async def send(self, line: dict[str, Any]) -> None:
         rest = memoryview(ENCODE(line) + b"\n")
@@ -112,12 +106,15 @@ class Client:
                 try:
                     rest = rest[self.socket.send(rest) :]
                 except BlockingIOError:
-                    try:
-                        await trio.lowlevel.wait_writable(self.socket)
-                    except (OSError, trio.ClosedResourceError):
-                        raise ConnectionLost("closed") from None
+                    await self._wait_writable()
                 except OSError as error:
                     raise ConnectionLost(str(error)) from None
+
+    async def _wait_writable(self) -> None:
+        try:
+            await trio.lowlevel.wait_writable(self.socket)
+        except (OSError, trio.ClosedResourceError):
+            raise ConnectionLost("closed") from None
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a request. Return its result.
@@ -128,29 +125,30 @@ class Client:
         """
         if self.is_over:
             raise ConnectionLost("closed")
-        number, done, answer = next(self._numbers), trio.Event(), list[dict[str, Any]]()
-        self._answers[number] = done, answer
+        number, done = next(self._numbers), trio.Event()
+        self._done[number] = done
         self._kernel.at(ANSWERED_WITHIN, self._expire, number, method, params)
         try:
             await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             await done.wait()
         finally:
-            self._answers.pop(number, None)
-        if not answer:
+            self._done.pop(number, None)
+        answer = self._answers.pop(number, None)
+        if answer is None:
             raise ConnectionLost("closed")
-        if "result" not in answer[0] and "error" not in answer[0]:
-            self.complain(f"A: no answer: {answer[0]!r:.200}")
+        if "error" in answer:
+            raise Refusal(answer["error"])
+        if "result" not in answer:
+            self.complain(f"A: no answer: {answer!r:.200}")
             raise ConnectionLost("closed")
-        if "error" in answer[0]:
-            raise Refusal(answer[0]["error"])
-        result: dict[str, Any] = answer[0]["result"]
+        result: dict[str, Any] = answer["result"]
         return result
 
     def _expire(self, number: int, method: str, params: dict[str, Any]) -> None:
-        if number in self._answers and not self.is_over:
+        if number in self._done and not self.is_over:
             self.complain(f"C: no answer to {method} within {ANSWERED_WITHIN:.0f} s: {params!r:.300}")
             self.end()
-            self._kernel.has_woken()
+            self._kernel.has_woken = True
 
     def end(self) -> None:
         """Close the socket, as the end of the process does."""
@@ -159,17 +157,18 @@ class Client:
             self.on_end()
             trio.lowlevel.notify_closing(self.socket)
             self.process.end(0)
-            self.heard.set()
-            for done, _ in self._answers.values():
-                done.set()
+            for event in (self.heard, *self._done.values()):
+                event.set()
 
 
 @asynccontextmanager
-async def connected(kernel: Kernel, path: str) -> AsyncGenerator[tuple[Client, trio.Nursery]]:
+async def connected(
+    kernel: Kernel, path: str, on_call: Callable[[dict[str, Any]], Awaitable[Any]] | None = None
+) -> AsyncGenerator[tuple[Client, trio.Nursery]]:
     """Be a client for the duration of the block, which ends early if the connection is lost, or a request refused."""
     try:
         async with trio.open_nursery() as nursery:
-            client = Client(kernel, path)
+            client = Client(kernel, path, on_call)
             nursery.start_soon(client.run)
             yield client, nursery
             client.end()

@@ -1,41 +1,47 @@
-"""What descriptors of the simulated machine stand for: sockets, pipes, files in memory, processes.
+"""What descriptors of the simulated machine stand for, but for those of its disk: sockets and processes.
 
-Bytes that are sent arrive at once, later, or in parts, but in their order.
+What is sent arrives at once, later, or in parts, but in its order.
 """
 
 from __future__ import annotations
 
 import errno
-import select
+import os
+import stat
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from simulation.kernel import File, Kernel, Process, make_error
 
-__all__ = ["ListeningEnd", "MemoryFile", "PacketEnd", "Pipe", "ProcessHandle", "SocketEnd", "StreamEnd", "events_of"]
+__all__ = ["ListeningEnd", "ProcessHandle", "SocketEnd"]
 
-ROOM = 2**17  # bytes that a socket holds for its reader
+ROOM, MESSAGES = 2**17, 200  # bytes, or messages, that a socket holds for its reader
 SHORT, LATE = 0.02, 0.05  # how often a send is short, or arrives later
 DELAY = 0.003  # seconds that what arrives later takes at most
 
 
 class SocketEnd(File):
-    """One end of a connection. `owner` is the process that made it, or the one that listened for it."""
+    """One end of a stream of bytes, or of a line of messages, each with the files that it hands over.
 
-    room = ROOM
+    `owner` is the process that made it, or the one that listened for it.
+    """
 
-    def __init__(self, kernel: Kernel, owner: Process) -> None:
+    def __init__(self, kernel: Kernel, owner: Process, *, has_messages: bool = False) -> None:
         super().__init__(kernel)
+        self.owner, self.has_messages, self._number = owner, has_messages, next(kernel.numbers)
         self.other: SocketEnd | None = None
-        self.owner = owner
-        self.inbox: Any = bytearray()
+        self.inbox = deque[tuple[bytes, Sequence[File]]]()
+        self.free = MESSAGES if has_messages else ROOM  # how much more can be sent to this
         self.is_eof = self.is_shut = self.is_closed = self.is_reset = False
         self._last = 0.0  # when the last thing that was sent to this arrives
-        self._pending = 0  # how much was sent to this and has not arrived
+
+    def join(self, other: SocketEnd) -> None:
+        """Connect this with another end."""
+        self.other, other.other = other, self
 
     def is_readable(self) -> bool:
-        return bool(self.inbox) or self.is_eof
+        return bool(self.inbox) or self.is_eof or self.is_reset
 
     def is_writable(self) -> bool:
         other = self.other
@@ -44,45 +50,66 @@ class SocketEnd(File):
     def is_hung_up(self) -> bool:
         return self.is_eof and self.is_shut
 
-    @property
-    def free(self) -> int:
-        """How much more can be sent to this."""
-        return self.room - len(self.inbox) - self._pending
+    def fstat(self) -> os.stat_result:
+        return os.stat_result((stat.S_IFSOCK | 0o777, self._number, 9, 1, 0, 0, 0, 0, 0, 0))
 
-    def find_other(self) -> SocketEnd:
-        """Return the other end, if it takes something now.
-
-        Raises:
-            OSError: it never will, or not yet.
-        """
-        other = self.other
+    def write(self, data: bytes | memoryview, files: Sequence[File] = ()) -> int:
+        other, draw, size = self.other, self.kernel.random.random, 1
         if other is None:
             raise make_error(errno.ENOTCONN)
         if self.is_shut or other.is_closed:
             raise make_error(errno.EPIPE)
         if other.free <= 0:
             raise make_error(errno.EAGAIN)
-        return other
+        if not self.has_messages:
+            size = min(len(data), other.free)
+            if size > 1 and draw() < SHORT:
+                size = 1 + int((size - 1) * draw())
+            data = data[:size]
+        for file in files:
+            file.references += 1  # by the message on its way
+        other.free -= size
+        other.arrive(partial(other.take, bytes(data), files))
+        return len(data)
 
-    def deliver(self, item: Any, size: int) -> None:
-        """Have something of some size arrive at this end."""
-        self._pending += size
+    def take(self, data: bytes, files: Sequence[File]) -> None:
+        """Get what was sent to this."""
+        if self.is_closed:
+            drop(files)
+        else:
+            self.inbox.append((data, files))
+            self.changed()
 
-        def take() -> None:
-            self._pending -= size
-            if self.is_closed:
-                self.discard(item)
-            else:
-                self.put(item)
-                self.changed()
+    def read(self, size: int) -> bytes:
+        data, files = self.receive(size)
+        drop(files)
+        return data
 
-        self.arrive(take)
-
-    def put(self, item: Any) -> None:
-        self.inbox += item
-
-    def discard(self, item: Any) -> None:
-        """Take note that nobody reads this."""
+    def receive(self, size: int) -> tuple[bytes, Sequence[File]]:
+        """Return bytes, and the files that came with them."""
+        inbox, draw = self.inbox, self.kernel.random.random
+        if not inbox:
+            if self.is_reset:
+                self.is_reset = False
+                raise make_error(errno.ECONNRESET)
+            if self.is_eof:
+                return b"", ()
+            raise make_error(errno.EAGAIN)
+        data, files = inbox.popleft()
+        if self.has_messages:
+            self.free += 1
+        else:
+            while inbox and len(data) < size:
+                data += inbox.popleft()[0]
+            if draw() < SHORT:
+                size = min(size, 1 + int(len(data) * draw()))
+            if len(data) > size:
+                inbox.appendleft((data[size:], ()))
+                data = data[:size]
+            self.free += len(data)
+        if self.other is not None:
+            self.other.changed()
+        return data, files
 
     def arrive(self, action: Callable[[], None]) -> None:
         """Have something arrive at this end after all that was sent before."""
@@ -98,97 +125,27 @@ class SocketEnd(File):
     def shut_output(self) -> None:
         if not self.is_shut:
             self.is_shut = True
-            other = self.other
             self.changed()
-            if other is not None:
-                other.arrive(other.end_input)
+            if self.other is not None:
+                self.other.arrive(self.other.end_input)
 
     def end_input(self) -> None:
         self.is_eof = True
         self.changed()
 
-    def on_close(self) -> None:
-        if self.inbox and self.other is not None:
-            self.other.is_reset = True
-        self.is_closed = True
-        self.shut_output()
+    def refuse_input(self) -> None:
+        """Have the other end know that nobody reads this any more."""
         self.is_eof = True
         if self.other is not None:
-            self.other.is_shut = True  # nobody reads it any more
+            self.other.is_shut = True
             self.other.changed()
-
-
-class StreamEnd(SocketEnd):
-    """One end of a stream of bytes."""
-
-    def is_readable(self) -> bool:
-        return bool(self.inbox) or self.is_eof or self.is_reset
-
-    def write(self, data: bytes) -> int:
-        other, draw = self.find_other(), self.kernel.random
-        taken = min(len(data), other.free)
-        if taken > 1 and draw.random() < SHORT:
-            taken = 1 + int((taken - 1) * draw.random())
-        other.deliver(bytes(data[:taken]), taken)
-        return taken
-
-    def read(self, size: int) -> bytes:
-        if not self.inbox:
-            if self.is_reset:
-                self.is_reset = False
-                raise make_error(errno.ECONNRESET)
-            if self.is_eof:
-                return b""
-            raise make_error(errno.EAGAIN)
-        draw = self.kernel.random
-        if draw.random() < SHORT:
-            size = min(size, 1 + int(len(self.inbox) * draw.random()))
-        data = bytes(self.inbox[:size])
-        del self.inbox[:size]
-        if self.other is not None:
-            self.other.changed()
-        return data
-
-
-class PacketEnd(SocketEnd):
-    """One end of a line of messages, each with the files that it hands over."""
-
-    room = 200
-
-    def __init__(self, kernel: Kernel, owner: Process) -> None:
-        super().__init__(kernel, owner)
-        self.inbox = deque[tuple[bytes, list[File]]]()
-
-    def write(self, data: bytes, files: Sequence[File] = ()) -> int:
-        other = self.find_other()
-        for file in files:
-            file.references += 1  # by the message on its way
-        other.deliver((bytes(data), list(files)), 1)
-        return len(data)
-
-    def put(self, item: Any) -> None:
-        self.inbox.append(item)
-
-    def discard(self, item: Any) -> None:
-        drop(item[1])
-
-    def read(self, size: int) -> bytes:
-        data, files = self.take_message()
-        drop(files)
-        return data[:size]
-
-    def take_message(self) -> tuple[bytes, list[File]]:
-        if not self.inbox:
-            if self.is_eof:
-                return b"", []
-            raise make_error(errno.EAGAIN)
-        message: tuple[bytes, list[File]] = self.inbox.popleft()
-        if self.other is not None:
-            self.other.changed()
-        return message
 
     def on_close(self) -> None:
-        super().on_close()
+        self.is_closed = True
+        if self.inbox and self.other is not None and not self.has_messages:
+            self.other.is_reset = True
+        self.shut_output()
+        self.refuse_input()
         for _, files in self.inbox:
             drop(files)
         self.inbox.clear()
@@ -196,57 +153,26 @@ class PacketEnd(SocketEnd):
 
 def drop(files: Sequence[File]) -> None:
     for file in files:
-        file.references -= 1
-        if not file.references:
-            file.on_close()
+        file.drop()
 
 
 class ListeningEnd(File):
     """A listening socket, and who waits to be accepted."""
 
-    def __init__(self, kernel: Kernel, path: str, owner: Process) -> None:
+    backlog = 128
+
+    def __init__(self, kernel: Kernel, owner: Process) -> None:
         super().__init__(kernel)
-        self.path, self.owner, self.backlog = path, owner, 128
-        self.waiting: deque[StreamEnd] = deque()
-        self.is_closed = False
+        self.owner, self.is_closed = owner, False
+        self.queue: deque[SocketEnd] = deque()
 
     def is_readable(self) -> bool:
-        return bool(self.waiting)
+        return bool(self.queue)
 
     def on_close(self) -> None:
         self.is_closed = True
-        for end in self.waiting:
+        for end in self.queue:
             end.on_close()
-
-
-class MemoryFile(File):
-    """A file of memfd_create(2)."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> int:
-        self.data += data
-        self.changed()
-        return len(data)
-
-
-class Pipe(MemoryFile):
-    """Both ends of a pipe, which here is short."""
-
-    def is_readable(self) -> bool:
-        return bool(self.data)
-
-    def is_writable(self) -> bool:
-        return True
-
-    def read(self, size: int) -> bytes:
-        if not self.data:
-            raise make_error(errno.EAGAIN)
-        data = bytes(self.data[:size])
-        del self.data[:size]
-        return data
 
 
 class ProcessHandle(File):
@@ -259,16 +185,3 @@ class ProcessHandle(File):
 
     def is_readable(self) -> bool:
         return self.process.is_dead
-
-
-def events_of(file: File, mask: int) -> int:
-    events = 0
-    if mask & select.POLLIN and file.is_readable():
-        events |= select.POLLIN
-    if mask & select.POLLOUT and file.is_writable():
-        events |= select.POLLOUT
-    if mask & select.POLLPRI and file.is_urgent():
-        events |= select.POLLPRI
-    if file.is_hung_up():
-        events |= select.POLLHUP
-    return events

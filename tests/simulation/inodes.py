@@ -14,39 +14,27 @@ from __future__ import annotations
 import heapq
 import itertools
 import stat
-from copy import copy
+from copy import deepcopy
 from random import Random
-from typing import TypeVar, cast
 
-__all__ = ["PAGE", "Folder", "Inode", "InodeT", "RegularFile", "Tree"]
+__all__ = ["PAGE", "Folder", "Inode", "RegularFile", "Tree"]
 
 PAGE = 4096
 SECTOR = 512  # what a disk writes as a whole
 MAX_PENDING = 4096  # changes of names that are not synced; the kernel writes back too
-InodeT = TypeVar("InodeT", bound="Inode")
 
 
 class Inode:
-    """What a name stands for.  `opens` counts open files, `holds` the names that it has or may have on the disk."""
-
-    __slots__ = ("atime", "ctime", "holds", "links", "mode", "mtime", "number", "opens", "uid")
+    """What a name stands for.  `opens` counts open files."""
 
     def __init__(self, number: int, mode: int, uid: int, now: int) -> None:
         self.number, self.mode, self.uid = number, mode, uid
-        self.atime = self.mtime = self.ctime = now
-        self.links = self.holds = self.opens = 0
-
-    def copy(self: InodeT) -> InodeT:
-        """Return the same, open nowhere."""
-        copied = copy(self)
-        copied.opens = 0
-        return copied
+        self.mtime = self.ctime = now
+        self.links = self.opens = 0
 
 
 class Folder(Inode):
     """A folder: its names, and those that are on the disk."""
-
-    __slots__ = ("durable_names", "names")
 
     def __init__(self, number: int, mode: int, uid: int, now: int) -> None:
         super().__init__(number, stat.S_IFDIR | mode, uid, now)
@@ -55,109 +43,73 @@ class Folder(Inode):
 
 
 class RegularFile(Inode):
-    """A file: its data, and how they differ from what is on the disk.
+    """A file: its data, and what is on the disk.
 
-    `undo` has what was overwritten since the last sync, by place, in order; what lies beyond `durable_size` was not
-    there at all, and `shortest` is the least size since then.  `lost` has what is on the disk in place of pages whose
-    sync failed.  `allocated` are bytes of blocks.
+    The two are the same below `dirty`.  `shortest` is the least size since the last sync.  `lost` has the pages whose
+    sync failed: no sync brings them to the disk.  `allocated` are bytes of blocks.
     """
-
-    __slots__ = ("allocated", "data", "durable_size", "lost", "shortest", "undo")
 
     def __init__(self, number: int, mode: int, uid: int, now: int) -> None:
         super().__init__(number, stat.S_IFREG | mode, uid, now)
-        self.data = bytearray()
-        self.allocated = self.durable_size = self.shortest = 0
-        self.undo: dict[tuple[int, int], bytes] = {}
-        self.lost: dict[int, bytes] = {}
-
-    def copy(self) -> RegularFile:
-        copied = super().copy()
-        copied.data, copied.undo, copied.lost = self.data[:], dict(self.undo), dict(self.lost)
-        return copied
+        self.data, self.durable = bytearray(), bytearray()
+        self.allocated = self.dirty = self.shortest = 0
+        self.lost: dict[int, None] = {}
 
     def put(self, at: int, data: bytes | memoryview) -> None:
         """Write data at an offset."""
-        content, end = self.data, at + len(data)
-        if self.lost:
-            self._touch(at, end)
-        if at < self.durable_size:
-            self._keep(at, end)
-        if at > len(content):
-            content.extend(bytes(at - len(content)))
-        content[at:end] = data
+        end = at + len(data)
+        if at > len(self.data):
+            self.cut(at)
+        self._touch(at, end)
+        self.data[at:end] = data
 
     def cut(self, size: int) -> None:
         """Set the size."""
         content = self.data
-        if size < len(content):
-            if self.lost:
-                self._touch(size, len(content))
-            if size < self.durable_size:
-                self._keep(size, len(content))
-            del content[size:]
-            self.shortest = min(self.shortest, size)
-        else:
-            content.extend(bytes(size - len(content)))
-
-    def _keep(self, begin: int, end: int) -> None:
-        """Keep what is overwritten: the first that was there since the last sync counts."""
-        place = begin, min(end, self.durable_size)
-        if place not in self.undo and (old := bytes(self.data[slice(*place)])):
-            self.undo[place] = old
+        self._touch(min(size, len(content)), len(content))
+        del content[size:]
+        content.extend(bytes(size - len(content)))
+        self.shortest = min(self.shortest, size)
 
     def _touch(self, begin: int, end: int) -> None:
-        for page in range(begin // PAGE, (end - 1) // PAGE + 1):
-            if (old := self.lost.pop(page, None)) is not None:
-                self.undo[page * PAGE, -1] = old
+        self.dirty = min(self.dirty, begin)
+        if self.lost:
+            for page in range(begin // PAGE, (end - 1) // PAGE + 1):
+                self.lost.pop(page, None)
 
     def sync(self) -> None:
         """Bring the data to the disk."""
-        self.durable_size = self.shortest = len(self.data)
-        self.undo.clear()
+        if self.lost:
+            self.durable = self._most()
+        else:
+            self.durable[self.dirty :] = self.data[self.dirty :]
+        self.dirty = self.shortest = len(self.data)
 
     def fail_sync(self) -> None:
         """Lose what is not on the disk: later syncs do not bring it there either."""
-        old = self._durable()
-        for page in range(-(-max(len(self.data), len(old)) // PAGE)):
-            begin = page * PAGE
-            there, here = old[begin : begin + PAGE], self.data[begin : begin + PAGE]
-            if there != here:
-                self.lost[page] = bytes(there.ljust(len(here), b"\0"))
-        self.undo.clear()
+        for at in range(self.dirty - self.dirty % PAGE, max(len(self.data), len(self.durable)), PAGE):
+            if self.durable[at : at + PAGE] != self.data[at : at + PAGE]:
+                self.lost[at // PAGE] = None
 
-    def _durable(self) -> bytearray:
-        """Return what is on the disk for certain."""
-        old = self.data[: self.durable_size].ljust(self.durable_size, b"\0")
-        for (at, _), piece in reversed(self.undo.items()):
-            old[at : at + len(piece)] = piece
-        self._put_lost(old)
-        del old[self.durable_size :]
-        return old
-
-    def _put_lost(self, data: bytearray) -> None:
-        for page, piece in self.lost.items():
-            begin = page * PAGE
-            piece = piece[: max(0, len(data) - begin)]
-            data[begin : begin + len(piece)] = piece
+    def _most(self) -> bytearray:
+        """Return the data, but for what a failed sync has lost."""
+        most = self.data[:]
+        for page in self.lost:
+            begin, end = page * PAGE, min((page + 1) * PAGE, len(most))
+            most[begin:end] = self.durable[begin:end].ljust(max(0, end - begin), b"\0")
+        return most
 
     def lose_power(self, random: Random) -> None:
         """Become what a loss of power leaves of it."""
-        if self.undo or self.lost or self.durable_size != len(self.data):
-            old, new = self._durable(), self._most(random)
+        if self.lost or self.dirty < max(len(self.data), len(self.durable)):
+            old, new = self.durable, self.data if random.random() < 0.5 else self._most()
             if random.random() < 0.5:
-                del old[self.shortest :]
+                old = old[: self.shortest]
             self.data = tear(old, new, random)
         self.allocated = -(-len(self.data) // PAGE) * PAGE
         self.lost.clear()
+        self.dirty = 0
         self.sync()
-
-    def _most(self, random: Random) -> bytearray:
-        """Return the most that can be on the disk."""
-        new = self.data[:]
-        if random.random() < 0.5:
-            self._put_lost(new)
-        return new
 
 
 def tear(old: bytearray, new: bytearray, random: Random) -> bytearray:
@@ -194,7 +146,7 @@ class Tree:
     def __init__(self) -> None:
         self.used = 0
         self.root = Folder(2, 0o755, 0, 0)
-        self.root.links = self.root.holds = 1
+        self.root.links = 1
         self._last_number = 2
         self._free: list[int] = []
         self._pending: list[NameChange] = []
@@ -216,7 +168,6 @@ class Tree:
             if inode is not None:
                 folder.names[name] = inode
                 inode.links += 1
-                inode.holds += 1
         self._pending.append(change)
         for inode in gone:
             self.release(inode)
@@ -234,56 +185,39 @@ class Tree:
 
     def _write_back(self, changes: list[NameChange]) -> None:
         for folder, name, inode in itertools.chain.from_iterable(changes):
-            before = folder.durable_names.pop(name, None)
+            folder.durable_names.pop(name, None)
             if inode is not None:
                 folder.durable_names[name] = inode
-            if before is not None:
-                before.holds -= 1
-                self.release(before)
 
     def release(self, inode: Inode) -> None:
-        """Free the blocks and the number of an inode that nothing has any more."""
-        if inode.links or inode.opens:
-            return
-        if isinstance(inode, RegularFile):
-            self.used -= inode.allocated
-            inode.allocated = 0
-        if not inode.holds and inode.number:
+        """Free the blocks and the number of an inode that has no name, and is not open."""
+        if not (inode.links or inode.opens):
+            if isinstance(inode, RegularFile):
+                self.used -= inode.allocated
+                inode.allocated = 0
             heapq.heappush(self._free, inode.number)
-            inode.number = 0
 
-    def walk(self) -> list[Inode]:
-        """Return all that has a name, in order of paths."""
+    def walk(self, *, is_durable: bool = False) -> list[Inode]:
+        """Return all that has a name, or has one on the disk, in order of paths."""
         seen: dict[Inode, None] = {}
         below: list[Inode] = [self.root]
         while below:
             if (inode := below.pop()) not in seen:
                 seen[inode] = None
                 if isinstance(inode, Folder):
-                    below += [inode.names[name] for name in sorted(inode.names, reverse=True)]
+                    names = inode.durable_names if is_durable else inode.names
+                    below += [names[name] for name in sorted(names, reverse=True)]
         return [*seen]
 
     def image(self, random: Random | None = None) -> Tree:
         """Return the tree as it is found after a kill; with chances, after a loss of power."""
-        copies: dict[Inode, Inode] = {}
-
-        def copied(inode: InodeT) -> InodeT:
-            if inode not in copies:
-                copies[inode] = new = inode.copy()
-                if isinstance(new, Folder):
-                    new.names = {name: copied(below) for name, below in new.names.items()}
-                    new.durable_names = {name: copied(below) for name, below in new.durable_names.items()}
-            return cast("InodeT", copies[inode])
-
-        left = Tree()
-        left._last_number, left.root = self._last_number, copied(self.root)
-        left._pending = [tuple((copied(at), name, one and copied(one)) for at, name, one in c) for c in self._pending]
+        left = deepcopy(self)
         if random is not None:
-            left._lose_power([one for one in copies.values() if isinstance(one, Folder)], random)
-        left._settle([*copies.values()] if random is None else left.walk())
+            left._lose_power(random)
+        left._settle()
         return left
 
-    def _lose_power(self, folders: list[Folder], random: Random) -> None:
+    def _lose_power(self, random: Random) -> None:
         kind, share = random.randrange(4), random.random()
         pending, self._pending = self._pending, []
         if kind == 1:
@@ -291,26 +225,24 @@ class Tree:
         elif kind == 2:
             pending = [change for change in pending if random.random() < 0.5]
         self._write_back(pending if kind else [])
-        for folder in folders:
-            folder.names = dict(folder.durable_names)
-        for inode in self.walk():
-            if isinstance(inode, RegularFile):
+        for inode in self.walk(is_durable=True):
+            if isinstance(inode, Folder):
+                inode.names = dict(inode.durable_names)
+            elif isinstance(inode, RegularFile):
                 inode.lose_power(Random(random.getrandbits(64)))
 
-    def _settle(self, known: list[Inode]) -> None:
-        """Count names, numbers and blocks anew."""
+    def _settle(self) -> None:
+        """Count names, numbers and blocks anew.  A loss of power may bring back a file whose number another one has."""
+        known, taken = self.walk(), dict[int, Inode]()
         for inode in known:
-            inode.links = inode.holds = 0
-        self.root.links = self.root.holds = 1
+            inode.links, inode.opens = int(inode is self.root), 0
+            if taken.setdefault(inode.number, inode) is not inode:
+                self._last_number += 1
+                inode.number = self._last_number
+                taken[inode.number] = inode
         for folder in known:
             if isinstance(folder, Folder):
-                for below in folder.durable_names.values():
-                    below.holds += 1
                 for below in folder.names.values():
                     below.links += 1
-        for _, _, held in itertools.chain.from_iterable(self._pending):
-            if held is not None:
-                held.holds += 1
-        taken = {inode.number for inode in known if inode.links or inode.holds}
         self._free = [number for number in range(3, self._last_number + 1) if number not in taken]
-        self.used = sum(inode.allocated for inode in known if isinstance(inode, RegularFile) and inode.links)
+        self.used = sum(inode.allocated for inode in known if isinstance(inode, RegularFile))

@@ -12,7 +12,7 @@ A decision says what came of each hook that was called: each of these outcomes i
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,6 +52,11 @@ class Versions:
     highest: int = 1  # the last one that a write has begun of
     is_broken: bool = False
     written_at: float = 0.0
+
+    def begin(self) -> int:
+        """Take note that a write of another version begins. Return its number."""
+        self.highest += 1
+        return self.highest
 
 
 @dataclass(eq=False)
@@ -120,11 +125,11 @@ class Judge:
         self._violate, self._now = violate, now
         self.blows: dict[str, float] = defaultdict(lambda: -1e9)  # when each kind of blow was dealt last
         self._dealt: list[float] = []  # when processes were dealt one
-        self.verdicts: dict[str, tuple[object, object]] = {}  # that were answered, by decision, with their causes
+        self.verdicts: dict[str, object] = {}  # that were answered, by decision
+        self._heard: dict[str, tuple[object, object]] = {}  # that were answered or announced, with their causes
         self.answers: dict[str, str | None] = {}  # of a person, by decision, with ? if late; None if it may be lost
         self._totals: set[int] = set()  # that the counting hook has told
         self.counted = 0  # how often it was asked to count
-        self.gates: Counter[str] = Counter()  # by who decided: the hooks, or something else
 
     def blow(self, kind: str = "process") -> None:
         """Note that the world does something now that may cost a gate its answer."""
@@ -158,7 +163,8 @@ class Judge:
         asked.shown = f"{asked.event} {dict(asked.do)} {asked.nonce}: {dict(decision)}"
         if decision["decision_id"] in self.verdicts:
             self._wrong("A: one decision id twice", asked)
-        self.verdicts[decision["decision_id"]] = decision["verdict"], decision["cause"]
+        self.verdicts[decision["decision_id"]] = decision["verdict"]
+        self.hear(decision)
         took, is_asking = self._now() - asked.began, "ask" in asked.do.values()
         if took > ANSWERED_WITHIN.get(asked.event, ANSWERED_WITHIN_ELSE) + (ASK_WAIT if is_asking else 0.0):
             self._wrong(f"C: it took {took:.1f} s", asked)
@@ -175,6 +181,12 @@ class Judge:
             self._wrong("H: a notification refused", asked)
         elif (decision["verdict"] == "halt") != any(one.get("verdict") == "halt" for one in called.values()):
             self._wrong("A: a notification has another verdict than its hooks", asked)
+
+    def hear(self, decision: Mapping[str, Any]) -> None:
+        """Take note of what a decision was answered as, or announced as: the same."""
+        name, said = decision["decision_id"], (decision["verdict"], decision["cause"])
+        if self._heard.setdefault(name, said) != said:
+            self._violate(f"A: {name} is both {said} and {self._heard[name]}")
 
     def _wrong(self, text: str, asked: Asked) -> None:
         self._violate(f"{text}: {asked.shown}")
@@ -255,7 +267,6 @@ class Judge:
 
     def _judge_gate(self, asked: Asked, decision: Mapping[str, Any], called: Mapping[str, Mapping[str, Any]]) -> None:
         verdict, cause, answer = decision["verdict"], decision["cause"], self.answers.get(decision["decision_id"], "")
-        self.gates["hooks" if cause in ("policy", None) else str(cause)] += 1
         if verdict not in ("deny", "halt"):
             for hook in asked.those(ACTIVE):
                 if asked.told(hook.name) in REFUSING:

@@ -17,18 +17,23 @@ from __future__ import annotations
 import _thread
 import errno
 import heapq
+import itertools
+import math
 import os
 import traceback
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
-__all__ = ["COMPUTE", "DAEMON_FDS", "File", "Kernel", "Killed", "Process", "Stuck", "Strand", "make_error"]
+__all__ = [
+    "COMPUTE", "DAEMON_FDS", "DISK_FDS", "File", "Kernel", "Killed", "Process", "Strand", "Stuck", "UnknownCallError",
+    "make_error",
+]  # fmt: skip
 
 allocate_lock, start_new_thread = _thread.allocate_lock, _thread.start_new_thread
 DAEMON_FDS = 500_000  # the first descriptor of the process whose other ones are real
+DISK_FDS = 2**24  # the first one of a file of the disk, in any process
 COMPUTE = 0.0004  # seconds that what a strand does between two waits takes at most
 TURN = 20e-6  # seconds that a turn of the loop takes at most
 
@@ -45,6 +50,10 @@ class Killed(BaseException):
     """Raised in a strand whose process has ended."""
 
 
+class UnknownCallError(BaseException):
+    """A call that the machine does not simulate: it ends the run, also where its process ends at once."""
+
+
 class Stuck(Exception):
     """Nothing can ever happen again, or the clock stands still while tasks run."""
 
@@ -55,8 +64,8 @@ class File:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.references = 0
-        self.watchers: dict[File, None] = {}  # the epoll objects that it is registered in
-        self.number = kernel.take_number()
+        self.waiting: dict[object, Callable[[], object]] = {}  # who waits for a change, and what tells it
+        self._is_changed = False
 
     def is_readable(self) -> bool:
         return False
@@ -67,17 +76,25 @@ class File:
     def is_hung_up(self) -> bool:
         return False
 
-    def is_urgent(self) -> bool:
-        return False
-
     def on_close(self) -> None:
         """Take note that the last descriptor is closed."""
 
     def changed(self) -> None:
-        """Wake whoever waits for this."""
-        self.kernel.touched[self] = None
-        for watcher in self.watchers:
-            watcher.changed()
+        """Tell whoever waits for this, as soon as the main thread has the baton."""
+        if self.waiting and not self._is_changed:
+            self._is_changed = True
+            self.kernel.at(0.0, self._tell)
+
+    def _tell(self) -> None:
+        self._is_changed = False
+        for tell in list(self.waiting.values()):
+            tell()
+
+    def drop(self) -> None:
+        """Take note that one descriptor less refers to this, or one message on its way."""
+        self.references -= 1
+        if not self.references:
+            self.on_close()
 
 
 class Process:
@@ -85,7 +102,7 @@ class Process:
 
     def __init__(self, kernel: Kernel, parent: Process | None, name: str) -> None:
         self.kernel, self.parent, self.name = kernel, parent, name
-        self.pid = kernel.take_pid()
+        self.pid = next(kernel.pids)
         self.fds: dict[int, File] = {}
         self.first_fd = 3
         self.strands: dict[Strand, None] = {}
@@ -122,6 +139,7 @@ class Process:
         return at
 
     def find(self, fd: int) -> File:
+        self.kernel.alive()
         file = self.fds.get(fd)
         if file is None:
             raise make_error(errno.EBADF)
@@ -131,9 +149,7 @@ class Process:
         file = self.fds.pop(fd, None)
         if file is None:
             raise make_error(errno.EBADF)
-        file.references -= 1
-        if not file.references:
-            file.on_close()
+        file.drop()
 
     def end(self, code: int) -> None:
         """End the process: a negative code is a signal's number."""
@@ -153,7 +169,7 @@ class Process:
             if child.name == "worker" and not child.is_dead:
                 child.kernel.at(0.0, child.end, -9)  # its PR_SET_PDEATHSIG
             elif not child.is_dead:
-                child.kernel.send_signal(child.pid, 18)  # that of a zygote and a guardian
+                child.go_on()  # that of a zygote and a guardian
         self.children = {}
         for ending in self.endings:
             ending()
@@ -164,6 +180,12 @@ class Process:
             self.reap()
         else:
             self.kernel.at(0.0, self.parent.notice_child)
+
+    def go_on(self) -> None:
+        """Get SIGCONT."""
+        self.is_stopped = False
+        for strand in self.strands:
+            strand.wake()
 
     def notice_child(self) -> None:
         """Get SIGCHLD."""
@@ -196,7 +218,6 @@ class Strand:
         self._has_thread = False
         self.is_over = False
         self.thread = 0
-        self.wait_number = 0
         self._may_go_on: Callable[[], bool] | None = None  # while it waits: whether that is over
         self.error: BaseException | None = None
         self.on_end: Callable[[], None] | None = None
@@ -233,6 +254,9 @@ class Strand:
             if process.interpreter is not None:
                 process.interpreter.leave()
             self.kernel.current = before
+        error = self.error.__context__ if isinstance(self.error, Killed) else self.error  # then it was in os._exit
+        if isinstance(error, UnknownCallError):
+            raise error
         if self.is_over and self.on_end is not None:
             self.on_end()
         elif self.is_over and isinstance(self.error, Exception):
@@ -258,43 +282,22 @@ class Strand:
         if self.process.is_dead:
             raise Killed
 
-    def wait(self, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until `is_ready`, asked whenever it is woken. Return False after `timeout` seconds."""
-        self.wait_number += 1
-        number, is_late = self.wait_number, False
-
-        def expire() -> None:
-            nonlocal is_late
-            if number == self.wait_number:
-                is_late = True
-                self.wake(0.0)
-
+    def wait(self, *files: File, is_over: Callable[[], bool], timeout: float | None = None) -> None:
+        """Wait until it is over, asked whenever one of the files has changed, for so many seconds at most."""
+        kernel = self.kernel
+        end = math.inf if timeout is None else kernel.now + timeout
         if timeout is not None:
-            self.kernel.at(timeout, expire)
-        self._may_go_on = lambda: is_late or is_ready()
+            kernel.at(timeout, self.wake, 0.0)
+        for file in files:
+            file.waiting[self] = self.wake
+        self._may_go_on = lambda: kernel.now >= end or is_over()
         try:
-            while not is_ready():
-                if is_late:
-                    return False
+            while not self._may_go_on():
                 self.park()
         finally:
             self._may_go_on = None
-        self.wait_number += 1
-        return True
-
-    def wait_for(self, *files: File, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait for a change of files."""
-        for file in files:
-            self.kernel.waiting.setdefault(file, {})[self] = None
-        try:
-            return self.wait(is_ready, timeout)
-        finally:
             for file in files:
-                waiting = self.kernel.waiting.get(file)
-                if waiting is not None:
-                    waiting.pop(self, None)
-                    if not waiting:
-                        del self.kernel.waiting[file]
+                file.waiting.pop(self, None)
 
 
 class Kernel:
@@ -305,11 +308,8 @@ class Kernel:
         self.now = 1000.0
         self.skew = 1_800_000_000.0  # what the wall clock is ahead of `now`
         self._due: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
-        self._number = 0
-        self._pid = 100
+        self.numbers, self.pids = itertools.count(1), itertools.count(101)
         self.processes: dict[int, Process] = {}
-        self.touched: dict[File, None] = {}
-        self.waiting: dict[File, dict[Strand, None]] = {}
         self.current: Strand | None = None
         self._acting: Process | None = None
         self.init = Process(self, None, "init")
@@ -317,9 +317,8 @@ class Kernel:
         self.daemon.first_fd = DAEMON_FDS
         self.turns = 0
         self.is_full = False  # no process can be forked
+        self.has_woken = False  # a task of the loop, which can run
         self.report: Callable[[str], None] = lambda text: None  # what went wrong in a process
-        self.wake_tasks: Callable[[File], None] = lambda file: None  # by the I/O manager of the loop
-        self.has_woken: Callable[[], None] = lambda: None  # told that a task can run
 
     @property
     def wall(self) -> float:
@@ -340,17 +339,9 @@ class Kernel:
         finally:
             self._acting = before
 
-    def take_number(self) -> int:
-        self._number += 1
-        return self._number
-
-    def take_pid(self) -> int:
-        self._pid += 1
-        return self._pid
-
     def at(self, delay: float, function: Callable[..., object], *arguments: Any) -> None:
         """Have the main thread call a function after so many seconds."""
-        heapq.heappush(self._due, (self.now + delay, self.take_number(), function, arguments))
+        heapq.heappush(self._due, (self.now + delay, next(self.numbers), function, arguments))
 
     def alive(self) -> None:
         """Raise Killed in a strand of a dead process: each call of the kernel begins with this."""
@@ -363,8 +354,7 @@ class Kernel:
         if self.current is None:
             self.run(seconds, lambda: False)
             return
-        end = self.now + seconds
-        self.current.wait(lambda: self.now >= end, seconds)
+        self.current.wait(is_over=lambda: False, timeout=seconds)
 
     def run(self, seconds: float, is_enough: Callable[[], bool]) -> None:
         """Do what is due within the next seconds, in the main thread, until it is enough; then it is so much later.
@@ -383,15 +373,12 @@ class Kernel:
             when, _, function, arguments = heapq.heappop(self._due)
             self.now, self.turns = max(self.now, when), 0
             function(*arguments)
-            if self.touched:
-                self.settle()
             if seconds > 0.0 and is_enough():
                 return
         self.now = max(self.now, end)
 
     def block(self, is_ready: Callable[[], bool]) -> None:
         """Block the whole loop until something is so, as a lock that a thread holds does."""
-        self.settle()
         while not is_ready():
             if not self._due:
                 raise Stuck("the loop waits for something that never happens")
@@ -400,20 +387,6 @@ class Kernel:
     @property
     def is_empty(self) -> bool:
         return not self._due
-
-    def settle(self) -> None:
-        """Wake the strands and the tasks that wait for what has changed."""
-        while self.touched:
-            touched, self.touched = self.touched, {}
-            for file in touched:
-                for strand in self.waiting.get(file, ()):
-                    strand.wake()
-                self.wake_tasks(file)
-
-    def pause(self, probability: float, seconds: float) -> None:
-        """Let others run for a moment, now and then, in the middle of what a strand does."""
-        if self.is_in_strand and self.random.random() < probability:
-            self.sleep(self.random.random() * seconds)
 
     @property
     def is_in_strand(self) -> bool:
@@ -425,6 +398,7 @@ class Kernel:
 
     def send_signal(self, pid: int, number: int) -> None:
         """Send a signal to a process."""
+        self.alive()
         process = self.processes.get(pid)
         if process is None:
             raise make_error(errno.ESRCH)
@@ -433,32 +407,22 @@ class Kernel:
         elif number == 19:
             process.is_stopped = True
         elif number == 18:
-            process.is_stopped = False
-            for strand in process.strands:
-                strand.wake()
+            process.go_on()
 
 
-class Lock:
+class Lock(File):
     """`threading.Lock` for strands and the loop, as it is used: without a timeout."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._is_held = False
-        self._queue: deque[Strand] = deque()
+    _is_held = False
 
     def __enter__(self) -> None:
-        strand = self._kernel.current
+        strand = self.kernel.current
         if strand is None:
-            self._kernel.block(lambda: not self._is_held)
+            self.kernel.block(lambda: not self._is_held)
         elif self._is_held:
-            self._queue.append(strand)
-            try:
-                strand.wait(lambda: not self._is_held)
-            finally:
-                self._queue.remove(strand)
+            strand.wait(self, is_over=lambda: not self._is_held)
         self._is_held = True
 
     def __exit__(self, *_: object) -> None:
         self._is_held = False
-        for strand in self._queue:
-            strand.wake()
+        self.changed()

@@ -59,8 +59,8 @@ class Ledger:
             self._read_segment(name, is_torn=is_torn)
 
     def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
-        path, at = os.path.join(self.folder, name), self._at.get(name, 0)
-        fd = os.open(path, os.O_RDONLY)
+        at = self._at.get(name, 0)
+        fd = os.open(f"{self.folder}/{name}", os.O_RDONLY)
         data = os.pread(fd, os.fstat(fd).st_size, at)
         os.close(fd)
         for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):

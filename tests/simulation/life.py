@@ -25,7 +25,6 @@ from model.place import FolderPlace
 from model.play import play
 from model.scripts import STEP, decoded
 from simulation.client import Client, Refusal
-from simulation.disk import Disk
 from simulation.kernel import DAEMON_FDS, Process
 from simulation.machine import Machine
 from simulation.world import DOOMED, World
@@ -42,14 +41,11 @@ LEAVE = 3.0  # seconds in which all that a daemon started is gone
 class Lives:
     """The lives of daemons in one world."""
 
-    def __init__(self, world: World, machine: Machine, disk: Disk, *, has_scripts: bool) -> None:
-        self._world, self._machine, self._disk = world, machine, disk
+    def __init__(self, world: World, machine: Machine) -> None:
+        self._world, self._machine, self._disk = world, machine, machine.disk
         self._kernel = world.kernel
         self._random = Random(f"{world.seed} lives")
-        self._has_scripts = has_scripts
-        self._options = DaemonOptions(
-            config=f"{world.config}/hooks.toml", runtime_dir=f"{world.folder}/run", state_dir=f"{world.folder}/state"
-        )
+        self._options = options_in(world.folder)
         self._played = 0
         self._promised: float | None = None
 
@@ -58,7 +54,7 @@ class Lives:
         self._world.prepare()
         try:
             while not self._world.is_over:
-                if self._has_scripts and self._random.random() < SCRIPTS:
+                if self._random.random() < SCRIPTS:
                     await self._quiet_life()
                 else:
                     await self._life()
@@ -72,13 +68,17 @@ class Lives:
         self._world.faults["daemon_started"] += 1
         return process
 
+    def _end(self, process: Process) -> None:
+        if process.fds:
+            self._world.violate(f"D: descriptors are left: {process.fds}")
+        process.end(0)
+
     async def _life(self) -> None:
-        world, draw = self._world, self._random
+        world, draw, ready, over, failure = self._world, self._random, trio.Event(), trio.Event(), list[str]()
         world.write_settings()
         process = self._begin()
         self._began, self._first = self._kernel.now, world.ledger.last_number
         world.judge.blow("start")
-        ready, over, failure = trio.Event(), trio.Event(), list[str]()
         notifier = Notifier.from_environment({}, process.pid)
         self._promised, world.ledger.unsynced_since = None, float("inf")
 
@@ -118,7 +118,7 @@ class Lives:
 
         def end_now() -> None:
             nursery.cancel_scope.cancel()
-            self._kernel.has_woken()
+            self._kernel.has_woken = True
 
         if draw.random() < 0.15:
             world.trouble.crash_after(draw.randint(1, 60), crash)  # while it starts: its recovery can be cut short too
@@ -136,8 +136,8 @@ class Lives:
                     if over.is_set():
                         world.violate("C: the daemon ended by itself")
                     elif (world.is_doomed or draw.random() >= 0.4) and not world.is_over:
-                        where, calls = (world.doomed_at, 8) if world.doomed_at else ("", 40)
-                        world.trouble.crash_after(draw.randint(1, calls), crash, where)
+                        where, calls = (world.doomed_at, (6, 10)) if world.doomed_at else ("", (1, 40))  # of a write
+                        world.trouble.crash_after(draw.randint(*calls), crash, where)
                         await trio.sleep(1.0)  # else it was not at its disk
                         crash()
                         await trio.sleep_forever()
@@ -145,6 +145,10 @@ class Lives:
                 if not over.is_set():
                     await stop()
         await self._after(process, failure)
+
+    def _started(self) -> list[Process]:
+        """Return what daemons have started."""
+        return [one for one in self._kernel.processes.values() if one.name in ("guardian", "zygote", "worker")]
 
     def _kill(self, process: Process) -> None:
         """Kill the daemon, or cut its power."""
@@ -156,9 +160,8 @@ class Lives:
         process.end(-9)
         if is_power_lost:
             world.judge.blow("power")
-            for other in list(self._kernel.processes.values()):
-                if other.name in ("guardian", "zygote", "worker"):
-                    other.end(-9)
+            for other in self._started():
+                other.end(-9)
             self._machine.boot += 1
         # Up to when the record is promised to be there.
         self._promised = self._kernel.now - PROMISE if is_power_lost else float("inf")
@@ -179,18 +182,15 @@ class Lives:
             world.violate(f"C: the daemon did not start: {failure[0]}")
             process.end(1)
         else:
-            if process.fds:
-                world.violate(f"D: descriptors are left: {process.fds}")
-            process.end(0)
+            self._end(process)
             with kernel.acting_as(kernel.init):
                 self._verify()
         await trio.sleep(LEAVE)
-        for one in list(kernel.processes.values()):
-            if one.name in ("guardian", "zygote", "worker") and not one.is_dead:
+        for one in self._started():
+            if not one.is_dead:
                 world.violate(f"D: a process is left: {one}")
                 one.end(-9)
-            if one.is_dead:
-                one.reap()
+            one.reap()
         is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
             world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost, kernel.now)
@@ -232,10 +232,7 @@ class Lives:
         folder = f"{world.folder}/model-{self._played}"
         os.makedirs(f"{folder}/config", mode=0o700)
         world.write(f"{folder}/config/hooks.toml", "")
-        options = DaemonOptions(
-            config=f"{folder}/config/hooks.toml", runtime_dir=f"{folder}/run", state_dir=f"{folder}/state"
-        )
-        async with open_daemon(options) as daemon, trio.open_nursery() as nursery:
+        async with open_daemon(options_in(folder)) as daemon, trio.open_nursery() as nursery:
             place = PlaceOfWorld(world, daemon, folder, nursery)
             for number in range(3):
                 if world.violations:
@@ -246,10 +243,14 @@ class Lives:
                 except* AssertionError as group:
                     world.violate(f"A: the oracle: {first_of(group)}")
             nursery.cancel_scope.cancel()
-        if process.fds:
-            world.violate(f"D: descriptors are left: {process.fds}")
-        process.end(0)
+        self._end(process)
         await trio.sleep(LEAVE)
+
+
+def options_in(folder: str) -> DaemonOptions:
+    return DaemonOptions(
+        config=f"{folder}/config/hooks.toml", runtime_dir=f"{folder}/run", state_dir=f"{folder}/state"
+    )  # fmt: skip
 
 
 def first_of(error: BaseException) -> BaseException:

@@ -41,12 +41,6 @@ class InputOutput:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._readers, self._writers = dict[File, trio.lowlevel.Task](), dict[File, trio.lowlevel.Task]()
-        self._has_woken = False
-        kernel.wake_tasks, kernel.has_woken = self.wake, self.note_woken
-
-    def note_woken(self) -> None:
-        self._has_woken = True
 
     def close(self) -> None:
         """Do nothing."""
@@ -56,17 +50,14 @@ class InputOutput:
 
     def get_events(self, timeout: float) -> tuple[()]:
         kernel = self._kernel
-        kernel.settle()
-        if self._has_woken:
-            timeout = 0.0
+        kernel.has_woken = False
         try:
             if timeout >= FOREVER and kernel.is_empty:
                 raise Stuck("nothing can ever happen again")
-            kernel.run(timeout, lambda: self._has_woken)
+            kernel.run(timeout, lambda: kernel.has_woken)
         except Stuck as error:
             tasks = sorted(f"\n    {task.name}: {describe_wait(task)}" for task in core.GLOBAL_RUN_CONTEXT.runner.tasks)
             raise Stuck(f"{error}; each task is at{''.join(tasks)}") from None
-        self._has_woken = False
         return ()
 
     def process_events(self, events: object) -> None:
@@ -77,25 +68,32 @@ class InputOutput:
 
     async def wait_readable(self, what: Any) -> None:
         file = self._find(what)
-        await self._wait(file, self._readers, is_ready=file.is_readable())
+        await self._wait(file, file.is_readable)
 
     async def wait_writable(self, what: Any) -> None:
         file = self._find(what)
-        await self._wait(file, self._writers, is_ready=file.is_writable())
+        await self._wait(file, file.is_writable)
 
-    async def _wait(self, file: File, waiting: dict[File, trio.lowlevel.Task], *, is_ready: bool) -> None:
+    async def _wait(self, file: File, is_ready: Callable[[], bool]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        if is_ready:
+        if is_ready():
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
-        if file in waiting:
+        if is_ready in file.waiting:
             raise trio.BusyResourceError("another task waits for this")
-        waiting[file] = trio.lowlevel.current_task()
+        task = trio.lowlevel.current_task()
+
+        def tell(error: Exception | None = None) -> None:
+            if error is not None or is_ready():
+                del file.waiting[is_ready]
+                trio.lowlevel.reschedule(task, outcome.Value(None) if error is None else outcome.Error(error))
+                self._kernel.has_woken = True
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            waiting.pop(file, None)
+            del file.waiting[is_ready]
             return trio.lowlevel.Abort.SUCCEEDED
 
+        file.waiting[is_ready] = tell
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def notify_closing(self, what: Any) -> None:
@@ -103,18 +101,9 @@ class InputOutput:
             file = self._find(what)
         except OSError:
             return
-        for waiting in (self._readers, self._writers):
-            if (task := waiting.pop(file, None)) is not None:
-                trio.lowlevel.reschedule(task, outcome.Error(trio.ClosedResourceError("closed")))
-
-    def wake(self, file: File) -> None:
-        """Wake the tasks that wait for what a file is now."""
-        if file in self._readers and file.is_readable():
-            trio.lowlevel.reschedule(self._readers.pop(file))
-            self._has_woken = True
-        if file in self._writers and file.is_writable():
-            trio.lowlevel.reschedule(self._writers.pop(file))
-            self._has_woken = True
+        for is_ready in (file.is_readable, file.is_writable):
+            if (tell := file.waiting.get(is_ready)) is not None:
+                tell(trio.ClosedResourceError("closed"))
 
 
 async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments: Any, may_abandon: bool) -> Any:
@@ -128,15 +117,14 @@ async def run_in_strand(kernel: Kernel, function: Callable[..., Any], *arguments
         try:
             if not process.is_dead:
                 result = outcome.Value(function(*arguments))
-        except Killed:
-            return
         except BaseException as error:
-            result = outcome.Error(error)
+            if not isinstance(error, Killed):
+                result = outcome.Error(error)
 
     def finish() -> None:
         if is_waiting:
             trio.lowlevel.reschedule(task, result)
-            kernel.has_woken()
+            kernel.has_woken = True
 
     def act_at_once() -> None:
         act()

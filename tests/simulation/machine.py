@@ -6,10 +6,8 @@ is what only a real process can show: confinement, descriptors 0 to 3, limits, w
 
 from __future__ import annotations
 
-import builtins
 import ctypes
 import errno
-import fcntl
 import gc
 import io
 import multiprocessing
@@ -26,7 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -34,14 +32,15 @@ from typing import Any
 import trio
 
 from simulation import standard_library
-from simulation.descriptors import MemoryFile, Pipe, ProcessHandle
-from simulation.kernel import DAEMON_FDS, Kernel, Killed, Lock, Process, Strand, make_error
+from simulation.calls import Calls, replace
+from simulation.descriptors import ProcessHandle
+from simulation.disk import Disk
+from simulation.kernel import Kernel, Killed, Lock, Process, Strand, make_error
 from simulation.loop import run_in_strand
 
-__all__ = ["USER", "install_machine"]
+__all__ = ["Machine"]
 
 USER = 1000
-DISK_FDS = 900_000  # the descriptors of the disk are above that
 FILES = 65_536  # RLIMIT_NOFILE
 PAGE = 4096
 REAL_SIGNAL = signal.signal
@@ -53,8 +52,8 @@ WORDS_OF_STAT = 52
 class Interpreter:
     """What one worker's Python has for itself: it is put in place while a strand of it runs."""
 
-    def __init__(self, process: Process, folders: tuple[str, ...], builds: list[Any]) -> None:
-        self._folders = folders
+    def __init__(self, process: Process, folder: str, builds: list[Any]) -> None:
+        self._folder = folder
         self._modules: dict[str, ModuleType] = {}
         self._lists = [
             [sys.path, []], [sys.path_hooks, sys.path_hooks[:]], [sys.meta_path, sys.meta_path[:]],
@@ -72,9 +71,9 @@ class Interpreter:
         if len(sys.modules) != self._count:
             for name in list(sys.modules)[self._count - len(self._modules) :]:
                 file = getattr(sys.modules[name], "__file__", None)
-                if isinstance(file, str) and file.startswith(self._folders):
+                if isinstance(file, str) and file.startswith(self._folder):
                     self._modules[name] = sys.modules[name]
-            for path in [path for path in sys.path_importer_cache if path.startswith(self._folders)]:
+            for path in [path for path in sys.path_importer_cache if path.startswith(self._folder)]:
                 del sys.path_importer_cache[path]
         for name in self._modules:
             sys.modules.pop(name, None)
@@ -114,24 +113,17 @@ class ForkedProcess:
 
     def __init__(self, machine: Machine, arguments: tuple[Any, ...]) -> None:
         self._machine, self._arguments = machine, arguments
-        self.process: Process | None = None
+        self.pid: int | None = None
 
     def start(self) -> None:
         machine, arguments = self._machine, self._arguments
-        process = self.process = machine.fork("worker")
-        process.interpreter = Interpreter(process, machine.folders, machine.builds)
+        process = self._process = machine.fork("worker")
+        self.pid, process.interpreter = process.pid, Interpreter(process, machine.folder, machine.builds)
         Strand(process, lambda: machine.run_worker(process, *arguments))
 
     @property
-    def pid(self) -> int | None:
-        return self.process.pid if self.process is not None else None
-
-    @property
     def exitcode(self) -> int | None:
-        process = self.process
-        if process is None or not process.is_dead:
-            return None
-        return process.reap()
+        return self._process.reap() if self._process.is_dead else None
 
 
 class StartedProgram:
@@ -198,11 +190,60 @@ class Library:
         return refuse
 
 
+class ProcessFiles:
+    """/proc."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._kernel = machine, machine.kernel
+
+    def _find(self, name: str) -> Process | None:
+        return self._kernel.process if name == "self" else self._kernel.processes.get(int(name))
+
+    def _read(self, path: str) -> str:
+        if path == "/proc/sys/kernel/random/boot_id":
+            return f"{self._machine.boot:08x}-0000-4000-8000-000000000000\n"
+        if path == "/proc/stat":
+            return "btime 1800000000\n"
+        _, _, name, rest = path.split("/", 3)
+        process = self._find(name)
+        if process is None or process.is_reaped:
+            raise make_error(errno.ENOENT, path)
+        if rest == "stat":
+            words = ["0"] * WORDS_OF_STAT
+            words[0] = "Z" if process.is_dead else "T" if process.is_stopped else "S"
+            words[1], words[19] = str(process.parent.pid if process.parent else 0), str(int(process.started * 100))
+            return f"{process.pid} ({process.name}) {' '.join(words)}\n"
+        if rest == "statm":
+            return "{0} {0} 0 0 0 0 0\n".format(process.resident // PAGE)
+        if rest.endswith("/children"):
+            return "".join(f"{child.pid} " for child in process.children)
+        raise make_error(errno.ENOENT, path)
+
+    def open_text(self, path: str, mode: str) -> Any:
+        if "w" in mode:
+            return io.StringIO()
+        text = self._read(path)
+        return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text)
+
+    def listdir(self, path: str) -> list[str]:
+        process = self._find(path.split("/")[2])
+        if process is None or not path.endswith("/task"):
+            raise make_error(errno.ENOENT, path)
+        return [str(process.pid)]
+
+    def stat(self, path: str) -> os.stat_result:
+        self._read(path)
+        return os.stat_result((0o100444, 1, 1, 1, 0, 0, 0, 0, 0, 0))
+
+
 class Machine:
     """The functions that stand for those of the standard library."""
 
-    def __init__(self, kernel: Kernel, seed: object, folders: tuple[str, ...]) -> None:
-        self.kernel, self.folders = kernel, folders
+    def __init__(self, kernel: Kernel, seed: object, folder: str) -> None:
+        self.kernel, self.folder = kernel, folder
+        self.disk = Disk(kernel, seed, folder, uid=USER)
+        self.memory = Disk(kernel, seed, "/memory", uid=USER)  # of the files of memfd_create(2)
+        self.proc = ProcessFiles(self)
         self.secrets = random.Random(f"{seed} secrets")
         self.boot = 1
         self.builds: list[Any] = []
@@ -246,7 +287,7 @@ class Machine:
             process.close(fd)
         code = 1
         try:
-            code = child.serve_calls(socket.socket(fileno=child.SOCKET_FD), progress.data)  # type: ignore[attr-defined]
+            code = child.serve_calls(socket.socket(fileno=child.SOCKET_FD), progress.inode.data)  # type: ignore[attr-defined]
         except OSError:
             code = 1  # the daemon is gone
         finally:
@@ -258,12 +299,7 @@ class Machine:
         self.kernel.process.end(code)
         raise Killed
 
-    def kill(self, pid: int, number: int) -> None:
-        self.kernel.alive()
-        self.kernel.send_signal(pid, number)
-
-    def send_pidfd_signal(self, fd: int, number: int, *_: object) -> None:
-        self.kernel.alive()
+    def send_pidfd_signal(self, fd: int, number: int) -> None:
         process = self.kernel.process.find(fd).process  # type: ignore[attr-defined]
         if process.is_reaped:
             raise make_error(errno.ESRCH)
@@ -279,15 +315,10 @@ class Machine:
         return pid, process.reap() & 0xFF
 
     def open_pidfd(self, pid: int, flags: int = 0) -> int:
-        self.kernel.alive()
         process = self.kernel.processes.get(pid)
         if process is None:
             raise make_error(errno.ESRCH)
         return self.kernel.process.install(ProcessHandle(self.kernel, process))
-
-    def parent_pid(self) -> int:
-        parent = self.kernel.process.parent
-        return parent.pid if parent is not None else 0
 
     def set_signal(self, number: int, handler: Any) -> Any:
         if self.kernel.current is not None:
@@ -304,98 +335,6 @@ class Machine:
         handler = signal.getsignal(signal.SIGCHLD)
         if callable(handler):
             handler(signal.SIGCHLD, None)
-
-    # -- descriptors -----------------------------------------------------------------------------------------
-
-    def _on_fd(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
-        kernel = self.kernel
-
-        def call(fd: Any, *arguments: Any, **named: Any) -> Any:
-            current = kernel.current
-            if current is not None and current.process.is_dead:
-                raise Killed
-            if type(fd) is int and fd > DISK_FDS:
-                return real(fd, *arguments, **named)
-            file = (kernel.process if current is None else current.process).fds.get(fd)
-            if file is None:
-                if isinstance(fd, int) and DAEMON_FDS <= fd < DISK_FDS and kernel.process is kernel.daemon:
-                    raise make_error(errno.EBADF)
-                return real(fd, *arguments, **named)
-            return act(fd, file, *arguments, **named)
-
-        return call
-
-    def truncate(self, fd: int, file: Any, size: int) -> None:
-        data = file.data
-        data[size:] = bytes(max(0, size - len(data)))
-
-    def stat(self, fd: int, file: Any) -> os.stat_result:
-        size = len(file.data) if isinstance(file, MemoryFile) else 0
-        return os.stat_result((0o100600, file.number, 99, 1, USER, USER, size, 0, 0, 0))
-
-    def make_pipe(self, flags: int) -> tuple[int, int]:
-        pipe, process = Pipe(self.kernel), self.kernel.process
-        return process.install(pipe), process.install(pipe)
-
-    def make_memory_file(self, name: str, flags: int = 0) -> int:
-        return self.kernel.process.install(MemoryFile(self.kernel))
-
-    # -- /proc ------------------------------------------------------------------------------------------------
-
-    def read_proc(self, path: str) -> bytes:
-        """Return the text of a file of /proc."""
-        if path == "/proc/sys/kernel/random/boot_id":
-            return b"%08x-0000-4000-8000-000000000000\n" % self.boot
-        if path == "/proc/stat":
-            return b"btime 1800000000\n"
-        _, _, name, rest = path.split("/", 3)
-        process = self.kernel.process if name == "self" else self.kernel.processes.get(int(name))
-        if process is not None and rest.startswith("fdinfo/"):
-            handle = process.find(int(rest.partition("/")[2]))
-            pid = handle.process.pid if not handle.process.is_reaped else -1  # type: ignore[attr-defined]
-            return b"pos:\t0\nPid:\t%d\n" % pid
-        if process is None or process.is_reaped:
-            raise make_error(errno.ENOENT, path)
-        if rest == "stat":
-            state = "Z" if process.is_dead else "T" if process.is_stopped else "S"
-            words = ["0"] * WORDS_OF_STAT
-            words[0], words[1] = state, str(process.parent.pid if process.parent else 0)
-            words[19] = str(int(process.started * 100))
-            return f"{process.pid} ({process.name}) {' '.join(words)}\n".encode()
-        if rest == "statm":
-            return b"%d %d 0 0 0 0 0\n" % (process.resident // PAGE, process.resident // PAGE)
-        if rest.endswith("/children"):
-            return "".join(f"{child.pid} " for child in process.children).encode()
-        raise make_error(errno.ENOENT, path)
-
-    def _on_path(self, real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
-        kernel = self.kernel
-
-        def call(path: Any = ".", *arguments: Any, **named: Any) -> Any:
-            if kernel.current is not None and kernel.current.process.is_dead:
-                raise Killed
-            if isinstance(path, str) and path.startswith("/proc/") and not path.startswith("/proc/self/fd/"):
-                return act(path, *arguments, **named)
-            return real(path, *arguments, **named)
-
-        return call
-
-    def open_proc(self, path: str, mode: str = "r", *_: object, **__: object) -> Any:
-        if "w" in mode:
-            return io.StringIO()
-        text = self.read_proc(path)
-        return io.BytesIO(text) if "b" in mode else io.StringIO(text.decode())
-
-    def list_proc(self, path: str) -> list[str]:
-        name = path.split("/")[2]
-        process = self.kernel.process if name == "self" else self.kernel.processes.get(int(name))
-        if process is None or not path.endswith("/task"):
-            raise make_error(errno.ENOENT, path)
-        return [str(process.pid)]
-
-    def stat_proc(self, path: str, *_: object, **__: object) -> os.stat_result:
-        self.read_proc(path)
-        return os.stat_result((0o100444, 1, 1, 1, 0, 0, 0, 0, 0, 0))
 
     # -- the table ---------------------------------------------------------------------------------------------
 
@@ -416,29 +355,20 @@ class Machine:
         """Yield each other function that is replaced: its module, its name, what stands there."""
         kernel = self.kernel
         yield os, "getpid", lambda: kernel.process.pid
-        yield os, "getppid", self.parent_pid
+        yield os, "getppid", lambda: kernel.process.parent.pid if kernel.process.parent is not None else 0
         for name in ("getuid", "geteuid", "getgid", "getegid"):
             yield os, name, lambda: USER
         yield os, "setsid", lambda: None
         yield os, "_exit", self.exit
-        yield os, "kill", self.kill
+        yield os, "kill", kernel.send_signal
         yield os, "waitpid", self.wait_pid
         yield os, "pidfd_open", self.open_pidfd
-        yield os, "pipe2", self.make_pipe
-        yield os, "memfd_create", self.make_memory_file
+        yield os, "sched_getaffinity", lambda pid: {0}
+        yield os, "pipe2", lambda flags: tuple(end.detach() for end in standard_library.make_pair(kernel))
+        yield os, "memfd_create", lambda name, flags=0: kernel.process.install(self.memory.open_nameless())
         yield signal, "pidfd_send_signal", self.send_pidfd_signal
         yield signal, "signal", self.set_signal
         yield signal, "set_wakeup_fd", self.set_wakeup_fd
-        yield os, "close", self._on_fd(os.close, lambda fd, file: kernel.process.close(fd))
-        yield os, "read", self._on_fd(os.read, lambda fd, file, size: file.read(size))
-        yield os, "write", self._on_fd(os.write, lambda fd, file, data: file.write(bytes(data)))
-        yield os, "pread", self._on_fd(os.pread, lambda fd, file, size, at: bytes(file.data[at : at + size]))
-        yield os, "ftruncate", self._on_fd(os.ftruncate, self.truncate)
-        yield os, "fstat", self._on_fd(os.fstat, self.stat)
-        yield fcntl, "fcntl", self._on_fd(fcntl.fcntl, lambda *_: 0)
-        yield builtins, "open", self._on_path(builtins.open, self.open_proc)
-        yield os, "listdir", self._on_path(os.listdir, self.list_proc)
-        yield os, "stat", self._on_path(os.stat, self.stat_proc)
         yield resource, "getrlimit", lambda which: (FILES, FILES)
         yield resource, "setrlimit", lambda which, limits: None
         yield gc, "freeze", lambda: None
@@ -458,12 +388,8 @@ class Machine:
         yield socket, "send_fds", standard_library.send_files
         yield socket, "recv_fds", standard_library.receive_files
 
-        async def run_sync(
-            function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None, **_: Any
-        ) -> Any:
-            if limiter is None:
-                return await run_in_strand(kernel, function, *arguments, may_abandon=abandon_on_cancel)
-            async with limiter:
+        async def run_sync(function: Any, *arguments: Any, abandon_on_cancel: bool = False, limiter: Any = None) -> Any:
+            async with limiter or nullcontext():
                 return await run_in_strand(kernel, function, *arguments, may_abandon=abandon_on_cancel)
 
         yield trio.to_thread, "run_sync", run_sync
@@ -490,19 +416,17 @@ class Machine:
 
         yield linux_watches, "LIBC", functions
 
+    @contextmanager
+    def install(self) -> Generator[None]:
+        """Put the machine, and its disk, in place of the real one for the duration of the block."""
+        with ExitStack() as stack:
 
-@contextmanager
-def install_machine(machine: Machine, disk: AbstractContextManager[object]) -> Generator[None]:
-    """Put the machine, and its disk, in place of the real one for the duration of the block."""
-    with ExitStack() as stack:
+            def replace_all(functions: Iterable[tuple[Any, str, Any]]) -> None:
+                for owner, name, value in functions:
+                    replace(stack, owner, name, value)
 
-        def replace(functions: Iterable[tuple[Any, str, Any]]) -> None:
-            for owner, name, value in functions:
-                stack.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, value)
-
-        replace(machine.list_draws())
-        stack.enter_context(disk)
-        replace(machine.list_functions())  # over those of the disk, for descriptors that are not the disk's
-        replace(machine.list_parts())
-        yield
+            replace_all(self.list_draws())
+            Calls(self.kernel, self.disk, self.proc).install(stack)
+            replace_all(self.list_functions())
+            replace_all(self.list_parts())
+            yield

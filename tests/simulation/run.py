@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import platform
-import random
 import shlex
 import subprocess
 import sys
@@ -110,25 +109,23 @@ def run_seed(seed: object, fires: int, *, has_log: bool = False, fault: str | No
     else:
         logging.disable()
 
-    from simulation.disk import Disk
     from simulation.kernel import Kernel, Stuck
-    from simulation.machine import USER, Machine, install_machine
+    from simulation.machine import Machine
 
     kernel = Kernel(seed)
-    disk = Disk([FOLDER], lambda: int(kernel.wall * 1e9), random.Random(f"{seed} disk"), uid=USER)
-    machine = Machine(kernel, seed, (FOLDER,))
-    with install_machine(machine, disk.install()):
+    machine = Machine(kernel, seed, FOLDER)
+    with machine.install():
         from simulation.life import Lives
         from simulation.loop import run_simulated
         from simulation.trouble import DiskTrouble
         from simulation.world import World
 
         sys.dont_write_bytecode = True  # from here on: what workers import is in files of the simulated disk
-        world = World(kernel, seed, FOLDER, fires, DiskTrouble(kernel, disk, f"{FOLDER}/state", seed))
+        world = World(kernel, seed, FOLDER, fires, DiskTrouble(machine.disk, f"{FOLDER}/state", seed))
         if fault is not None:
             world.max_violations = 1  # it is found
         kernel.report = world.violate
-        lives = Lives(world, machine, disk, has_scripts=True)
+        lives = Lives(world, machine)
 
         # Which packages are installed must not matter: the daemon looks for plugins among them.
         sys.path[:] = [path for path in sys.path if path.startswith(sys.base_prefix)]

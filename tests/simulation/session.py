@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from simulation.client import Client, ConnectionLost, Refusal
+from simulation.client import Client, ConnectionLost, Refusal, connected
 from simulation.judge import ACTIVE, Known, Versions
 
 if TYPE_CHECKING:
@@ -49,40 +49,31 @@ class AgentOfWorld:
 
     async def run(self) -> None:
         """Connect, and fire, until the daemon is gone; then connect again."""
+        world, parent = self._world, self._parent
         while True:
             try:
-                async with trio.open_nursery() as nursery:
-                    await self._talk(nursery)
-                    nursery.cancel_scope.cancel()
-            except* (ConnectionLost, Refusal) as group:
-                self._world.note_lost(group)
+                if parent is None or parent._child_token is not None:
+                    async with connected(world.kernel, world.agent_socket, self._serve) as (client, _):
+                        await self._talk(client)
             finally:
-                self._lose()
+                self.client = None
             await trio.sleep(0.01 + self._random.random() * 0.2)
 
-    def _lose(self) -> None:
-        if self.client is not None:
-            self.client.end()
-            self.client = None
-
-    async def _talk(self, nursery: trio.Nursery) -> None:
-        world, draw = self._world, self._random
-        client = self.client = Client(world.kernel, world.agent_socket, on_call=self._serve)
+    async def _talk(self, client: Client) -> None:
+        draw, parent = self._random, self._parent
+        self.client = client
         client.on_end = lambda: self.served.become(None)
-        nursery.start_soon(client.run)
-        session: dict[str, Any] = {"id": self.name, "resume_token": self._token, "host": "generic"}
-        if self._project is not None:
-            session["cwd"] = self._project
-        if self._token is None:
-            del session["resume_token"]
-        if self._parent is not None:
-            if self._parent._child_token is None:
-                raise ConnectionLost("its parent was never there")
-            session |= {"parent_session_id": self._parent.name, "parent_token": self._parent._child_token}
+        session = {
+            "id": self.name, "host": "generic", "resume_token": self._token, "cwd": self._project,
+            "parent_session_id": parent and parent.name, "parent_token": parent and parent._child_token,
+        }  # fmt: skip
+        session = {key: value for key, value in session.items() if value is not None}
         hello = await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
         self._token, self._child_token = hello["resume_token"], hello["child_token"]
         self._chain, self._heard = None, 0
         await self._register(client)
+        if draw.random() < 0.5:
+            await self._subscribe(client)
         while True:
             if draw.random() < 0.06:
                 await self._change(client)
@@ -133,10 +124,7 @@ class AgentOfWorld:
                 await self._fire(client)
                 await self._register(client)
             case 2:
-                heard = len(client.announcements)
-                result = await client.call("subscribe", topics=["registry", "idle"])
-                if self._chain is None:
-                    self._chain, self._heard = result["revision"], heard
+                await self._subscribe(client)
             case 3:
                 report = await client.call("hooks", event="pre_tool_use")
                 self._listen(client, report["revision"])
@@ -147,21 +135,24 @@ class AgentOfWorld:
             case _:
                 await self._register(client)
 
+    async def _subscribe(self, client: Client) -> None:
+        heard = len(client.announcements)
+        result = await client.call("subscribe", topics=["registry", "idle"])
+        if self._chain is None:
+            self._chain, self._heard = result["revision"], heard
+
     async def _trespass(self, client: Client) -> None:
         """Try what only an operator may, and to be another session: each is refused."""
         of_operator = {"disable": {"id": "a", "scope": "global"}, "reload": {}, "trust": {"folder": "/"}}
         method = self._random.choice(list(of_operator))
-        other = Client(self._world.kernel, self._world.agent_socket)
         session = {"id": self.name, "resume_token": "0" * len(self._token or ""), "host": "generic"}
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other.run)
+        async with connected(self._world.kernel, self._world.agent_socket) as (other, _):
             for one, what, params in (
                 (client, method, of_operator[method]), (other, "hello", {"protocol": 1, "session": session}),
             ):  # fmt: skip
                 with suppress(Refusal):
                     await one.call(what, **params)
                     self._world.violate(f"A: an agent may {what}")
-            other.end()
 
     def check_permits(self, hook: Known) -> None:
         """Check that this client fires the event of a hook that is active for certain."""

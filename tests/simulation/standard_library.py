@@ -14,16 +14,47 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simulation.descriptors import ListeningEnd, PacketEnd, ProcessHandle, SocketEnd, StreamEnd, events_of
-from simulation.kernel import File, Kernel, Process, make_error
+from simulation.descriptors import ListeningEnd, ProcessHandle, SocketEnd
+from simulation.kernel import File, Kernel, make_error
 
 __all__ = ["Epoll", "Poll", "Socket", "make_pair", "receive_files", "send_files"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h
 
 
-def fd_of(what: Any) -> int:
-    return what if isinstance(what, int) else what.fileno()
+class Poll:
+    """`select.poll`: like it, it holds numbers, and looks for what they stand for when it polls."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._masks: dict[int, int] = {}
+
+    def register(self, fd: int, mask: int) -> None:
+        self._masks[fd] = mask
+
+    def _ready(self) -> list[tuple[int, int]]:
+        found, fds = list[tuple[int, int]](), self._kernel.process.fds
+        for fd, mask in self._masks.items():
+            if (file := fds.get(fd)) is None:
+                found.append((fd, select.POLLNVAL))
+            elif events := events_of(file, mask):
+                found.append((fd, events))
+        return found
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        kernel = self._kernel
+        kernel.alive()
+        ready = self._ready()
+        if ready or timeout == 0:
+            return ready
+        seconds = None if timeout is None else timeout / 1000
+        if kernel.current is None:
+            assert seconds, "the loop must not wait in poll without an end"
+            kernel.run(seconds, lambda: bool(self._ready()))
+        else:
+            files = [file for fd in self._masks if (file := kernel.process.fds.get(fd)) is not None]
+            kernel.current.wait(*files, is_over=lambda: bool(self._ready()), timeout=seconds)
+        return self._ready()
 
 
 class Epoll(File):
@@ -34,38 +65,30 @@ class Epoll(File):
         self._files: dict[int, tuple[File, int]] = {}
         self._process = kernel.process
         self._fd = self._process.install(self)
+        self.fileno = lambda: self._fd
 
     def is_readable(self) -> bool:
-        return any(events_of(file, mask) for file, mask in self._files.values())
+        return bool(self.poll(0))
 
-    def on_close(self) -> None:
-        for fd in list(self._files):
-            self.unregister(fd)
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def register(self, what: Any, mask: int = select.EPOLLIN | select.EPOLLPRI | select.EPOLLOUT) -> None:
-        fd = fd_of(what)
+    def register(self, fd: int, mask: int) -> None:
         file = self._process.find(fd)
         self._files[fd] = file, mask
-        file.watchers[self] = None
-        if events_of(file, mask):
-            self.changed()
+        file.waiting[self] = self.changed
+        self.changed()
 
-    def unregister(self, what: Any) -> None:
-        file, _ = self._files.pop(fd_of(what))
-        if all(other is not file for other, _ in self._files.values()):
-            file.watchers.pop(self, None)
+    def unregister(self, fd: int) -> None:
+        file, _ = self._files.pop(fd)
+        file.waiting.pop(self, None)
 
-    def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
         assert timeout == 0
         return [(fd, events) for fd, (file, mask) in self._files.items() if (events := events_of(file, mask))]
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            self._process.close(fd)
+        for fd in list(self._files):
+            self.unregister(fd)
+        if self._fd in self._process.fds:
+            self._process.close(self._fd)
 
     def __enter__(self) -> Epoll:
         return self
@@ -74,44 +97,9 @@ class Epoll(File):
         self.close()
 
 
-class Poll:
-    """`select.poll`: like it, it holds numbers, and looks for what they stand for when it polls."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._masks: dict[int, int] = {}
-
-    def register(self, what: Any, mask: int = select.POLLIN | select.POLLPRI | select.POLLOUT) -> None:
-        self._masks[fd_of(what)] = mask
-
-    def _ready(self, process: Process) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for fd, mask in self._masks.items():
-            file = process.fds.get(fd)
-            events = select.POLLNVAL if file is None else events_of(file, mask)
-            if events:
-                found.append((fd, events))
-        return found
-
-    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        kernel = self._kernel
-        kernel.alive()
-        process = kernel.process
-        ready = self._ready(process)
-        if ready or timeout == 0:
-            return ready
-        strand = kernel.current
-        if strand is None:
-            assert timeout, "the loop must not wait in poll without an end"
-            kernel.settle()
-            kernel.run(timeout / 1000, lambda: bool(self._ready(process)))
-            return self._ready(process)
-        files = [file for fd in self._masks if (file := process.fds.get(fd)) is not None]
-        strand.wait_for(
-            *files, is_ready=lambda: bool(self._ready(process)),
-            timeout=timeout / 1000 if timeout is not None and timeout >= 0 else None,
-        )  # fmt: skip
-        return self._ready(process)
+def events_of(file: File, mask: int) -> int:
+    events = select.POLLIN if mask & select.POLLIN and file.is_readable() else 0
+    return events | select.POLLHUP if file.is_hung_up() else events
 
 
 class Socket:
@@ -119,6 +107,7 @@ class Socket:
 
     kernel: Kernel
     listening: dict[str, ListeningEnd]
+    family = socket.AF_UNIX
     timeout = None
     proto = 0
 
@@ -129,16 +118,12 @@ class Socket:
         proto: int = 0,
         fileno: int | None = None,
     ) -> None:
-        kernel = self.kernel
-        kernel.alive()
-        self.process = kernel.process
+        self.kernel.alive()
+        self.process = self.kernel.process
         self._is_blocking = True
-        self.family = socket.AF_UNIX
         if fileno is None:
-            end: File = (PacketEnd if type & 0xF == socket.SOCK_SEQPACKET else StreamEnd)(kernel, self.process)
-            fileno = self.process.install(end)
-        self._fd = fileno
-        self.type = socket.SOCK_SEQPACKET if isinstance(self.file, PacketEnd) else socket.SOCK_STREAM
+            fileno = self.process.install(SocketEnd(self.kernel, self.process))
+        self._fd, self.type = fileno, type
 
     @property
     def file(self) -> Any:
@@ -150,24 +135,18 @@ class Socket:
     def setblocking(self, is_blocking: bool) -> None:
         self._is_blocking = is_blocking
 
-    def settimeout(self, timeout: float | None) -> None:
-        self._is_blocking = timeout != 0.0
-
-    def gettimeout(self) -> float | None:
-        return None if self._is_blocking else 0.0
-
     def setsockopt(self, *_: object) -> None:
         """Set nothing."""
 
     def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
-        end = self.file
-        if option == socket.SO_PEERCRED and isinstance(end, SocketEnd) and end.other is not None:
-            return struct.pack("=3i", end.other.owner.pid, os.geteuid(), 0)
-        if option == SO_PEERPIDFD and isinstance(end, SocketEnd) and end.other is not None:
-            if end.other.owner.is_reaped:
-                raise make_error(errno.EINVAL)
-            return self.process.install(ProcessHandle(self.kernel, end.other.owner))
-        raise make_error(errno.ENOPROTOOPT)
+        owner = self.file.other.owner
+        if option == socket.SO_PEERCRED:
+            return struct.pack("=3i", owner.pid, os.geteuid(), 0)
+        if option != SO_PEERPIDFD:
+            raise make_error(errno.ENOPROTOOPT)
+        if owner.is_reaped:
+            raise make_error(errno.EINVAL)
+        return self.process.install(ProcessHandle(self.kernel, owner))
 
     def retry(self, act: Callable[..., Any], *arguments: object, is_ready: Callable[[], bool], flags: int = 0) -> Any:
         """Do something with what this stands for; wait until that can be done, if this is a socket that blocks."""
@@ -179,11 +158,8 @@ class Socket:
             except BlockingIOError:
                 if not self._is_blocking or flags & socket.MSG_DONTWAIT:
                     raise
-                strand = kernel.current
-                assert strand is not None, "the loop must not block in a socket"
-                file = self.file
-                others = [file.other] if isinstance(file, SocketEnd) and file.other is not None else []
-                strand.wait_for(file, *others, is_ready=is_ready)
+                assert kernel.current is not None, "the loop must not block in a socket"
+                kernel.current.wait(self.file, is_over=is_ready)
 
     def send(self, data: Any, flags: int = 0) -> int:
         file = self.file
@@ -200,14 +176,11 @@ class Socket:
 
     def shutdown(self, how: int) -> None:
         file = self.file
-        if not isinstance(file, SocketEnd) or file.other is None:
-            raise make_error(errno.ENOTCONN)
-        if how in (socket.SHUT_WR, socket.SHUT_RDWR):
+        if how != socket.SHUT_RD:
             file.shut_output()
-        if how in (socket.SHUT_RD, socket.SHUT_RDWR):
-            file.end_input()
-            file.other.is_shut = True
-            file.other.changed()
+        if how != socket.SHUT_WR:
+            file.refuse_input()
+            file.changed()
 
     def bind(self, path: str) -> None:
         if path in self.listening and not self.listening[path].is_closed:
@@ -216,37 +189,33 @@ class Socket:
         self._path = path
 
     def listen(self, backlog: int = 128) -> None:
-        end = ListeningEnd(self.kernel, self._path, self.process)
+        end = self.listening[self._path] = ListeningEnd(self.kernel, self.process)
         self.process.install(end, self._fd)
-        self.listening[self._path] = end
 
     def connect(self, path: Any) -> None:
-        path = os.fsdecode(path)
-        end = self.listening.get(path)
+        end = self.listening.get(os.fsdecode(path))
         if end is None or end.is_closed:
             raise make_error(errno.ENOENT if end is None else errno.ECONNREFUSED)
-        if len(end.waiting) >= end.backlog:
+        if len(end.queue) >= end.backlog:
             raise make_error(errno.EAGAIN)
-        ours, theirs = self.file, StreamEnd(self.kernel, end.owner)
-        ours.other, theirs.other = theirs, ours
-        end.waiting.append(theirs)
+        theirs = SocketEnd(self.kernel, end.owner)
+        self.file.join(theirs)
+        end.queue.append(theirs)
         end.changed()
 
     def accept(self) -> tuple[Socket, str]:
         end = self.file
-        if not end.waiting:
+        if not end.queue:
             raise make_error(errno.EAGAIN)
-        return Socket(fileno=self.process.install(end.waiting.popleft())), ""
+        return Socket(fileno=self.process.install(end.queue.popleft())), ""
 
     def detach(self) -> int:
         fd, self._fd = self._fd, -1
         return fd
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            if not self.process.is_dead:
-                self.process.close(fd)
+        if (fd := self.detach()) >= 0 and not self.process.is_dead:
+            self.process.close(fd)
 
     def __enter__(self) -> Socket:
         return self
@@ -257,27 +226,23 @@ class Socket:
 
 def make_pair(kernel: Kernel, kind: int = socket.SOCK_STREAM) -> tuple[Socket, Socket]:
     """Return what `socket.socketpair` does."""
-    process = kernel.process
-    make = PacketEnd if kind & 0xF == socket.SOCK_SEQPACKET else StreamEnd
-    one, two = make(kernel, process), make(kernel, process)
-    one.other, two.other = two, one
-    return Socket(fileno=process.install(one)), Socket(fileno=process.install(two))
+    process, has_messages = kernel.process, kind & 0xF == socket.SOCK_SEQPACKET
+    one, two = (SocketEnd(kernel, process, has_messages=has_messages) for _ in range(2))
+    one.join(two)
+    return Socket(type=kind, fileno=process.install(one)), Socket(type=kind, fileno=process.install(two))
 
 
 def send_files(stream: Socket, buffers: Sequence[bytes], fds: Sequence[int], flags: int = 0) -> int:
     """Do what `socket.send_fds` does."""
-    end, process = stream.file, stream.process
-    files = [process.find(fd) for fd in fds]
-    data = b"".join(bytes(part) for part in buffers)
-    return stream.retry(end.write, data, files, is_ready=end.is_writable, flags=flags)
+    end, files = stream.file, [stream.process.find(fd) for fd in fds]
+    return stream.retry(end.write, b"".join(buffers), files, is_ready=end.is_writable, flags=flags)
 
 
 def receive_files(stream: Socket, size: int, maximum: int, flags: int = 0) -> tuple[bytes, list[int], int, None]:
     """Do what `socket.recv_fds` does."""
-    end, process = stream.file, stream.process
-    data, files = stream.retry(end.take_message, is_ready=end.is_readable)
-    fds = []
+    end = stream.file
+    data, files = stream.retry(end.receive, size, is_ready=end.is_readable)
+    fds = [stream.process.install(file) for file in files]
     for file in files:
-        fds.append(process.install(file))
-        file.references -= 1
-    return data[:size], fds, 0, None
+        file.drop()  # the message referred to it too
+    return data, fds, 0, None

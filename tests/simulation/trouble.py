@@ -10,7 +10,6 @@ from collections.abc import Callable
 from random import Random
 
 from simulation.disk import Disk
-from simulation.kernel import Kernel
 
 __all__ = ["DiskTrouble"]
 
@@ -30,10 +29,10 @@ RECOVERY = 8.0  # seconds after which the daemon has begun a segment whose syncs
 class DiskTrouble:
     """The troubles of one disk."""
 
-    def __init__(self, kernel: Kernel, disk: Disk, folder: str, seed: object) -> None:
+    def __init__(self, disk: Disk, folder: str, seed: object) -> None:
         self.kind: str | None = None
         self.windows: list[tuple[float, float]] = []  # in which entries were written that no sync may have reached
-        self._kernel, self._disk, self._folder = kernel, disk, f"{folder}/"
+        self._kernel, self._disk, self._folder = disk.kernel, disk, f"{folder}/"
         self._random = Random(f"{seed} trouble")
         self._began, self._size, self._room = 0.0, disk.size, 0
         disk.fail, disk.before, disk.shorten = self._fail, self._before, self._shorten
@@ -85,7 +84,8 @@ class DiskTrouble:
             self._disk.size = self._size
             return
         if kernel.is_in_strand:
-            kernel.pause(PAUSED, PAUSE)
+            if kernel.random.random() < PAUSED:
+                kernel.sleep(kernel.random.random() * PAUSE)
             while self.kind == "disk_hanging":
                 kernel.sleep(PAUSE)
         if self._calls_left and call in CHANGING and self._where in path:
