@@ -51,6 +51,7 @@ class Versions:
     written: int = 1  # the last one that is whole
     highest: int = 1  # the last one that a write has begun of
     is_broken: bool = False
+    is_gone: bool = False
     written_at: float = 0.0
 
     def begin(self) -> int:

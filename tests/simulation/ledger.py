@@ -49,6 +49,10 @@ class Ledger:
         self.last_number = self.last_told = 0  # the highest numbers, of an entry and of one that an answer has named
         self.unsynced_since = math.inf  # from when on the daemon that was killed may have synced nothing
 
+    def open(self, now: float) -> None:
+        """Note that a daemon opens the record, and syncs what the one before it has only written."""
+        self._told = {key: (seq, own, min(at, now + FIRST_SYNC)) for key, (seq, own, at) in self._told.items()}
+
     def read(self, *, is_torn: bool = False) -> None:
         """Read what was added since the last time: where a loss of power has torn a file, up to there."""
         try:
@@ -117,11 +121,11 @@ class Ledger:
         if self._decided.get(decision, seq + 1) > seq:
             self._violate(f"F: decision {decision} is not recorded up to entry {seq}")
 
-    def restart(self, promised: float | None, may_have_lost: Callable[[float], bool], now: float) -> None:
+    def restart(self, promised: float | None, may_have_lost: Callable[[float], bool]) -> None:
         """Read the record from its beginning, as a new daemon has it.
 
         After a loss of power nothing is missed that was told later than the moment `promised`, or that the disk had no
-        chance to keep.  What a daemon wrote right before it was killed, the next one syncs.
+        chance to keep.  What a daemon wrote right before it was killed, the next one that opens it syncs.
         """
         told, self._told = self._told, {}
         before = self.hashes
@@ -133,7 +137,7 @@ class Ledger:
         for decision, (seq, own, at) in told.items():
             if seq < first or (promised is not None and (at > promised or may_have_lost(at))):
                 continue
-            self._told[decision] = seq, own, at if at <= self.unsynced_since else now + FIRST_SYNC
+            self._told[decision] = seq, own, at if at <= self.unsynced_since else math.inf
             if seq not in self.hashes or not self.hashes[seq].startswith(own):
                 self._violate(f"F: entry {seq}, which an answer at {at:.3f} named, is not on record")
             elif self._decided.get(decision, seq + 1) > seq:

@@ -81,6 +81,7 @@ class Lives:
         world.judge.blow("start")
         notifier = Notifier.from_environment({}, process.pid)
         self._promised, world.ledger.unsynced_since = None, float("inf")
+        world.ledger.open(self._kernel.now)
 
         async def serve() -> None:
             try:
@@ -193,7 +194,7 @@ class Lives:
             one.reap()
         is_power_lost = promised not in (None, float("inf"))
         with kernel.acting_as(kernel.init):
-            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost, kernel.now)
+            world.ledger.restart(promised if is_power_lost else None, world.trouble.may_have_lost)
         if not world.is_kept or is_power_lost:
             world.judge.forget_counts(is_zero=not world.is_kept)
         world.forget()

@@ -112,15 +112,19 @@ class World:
         sync(os.path.dirname(path))
 
     def repair(self) -> None:
-        """Make each file whole, before a new daemon starts."""
+        """Make each file whole, before a new daemon starts, but for some that it does not find."""
         for versions in self.versions.values():
-            if versions.is_broken or versions.written < versions.highest:
+            if versions.is_gone and self.random.random() < 0.7:
+                self.faults["file_gone_at_start"] += 1
+                self.judge.blow("file")
+            elif versions.is_broken or versions.written < versions.highest:
                 self.write(versions.path, source_text(versions.name, versions.begin()))
                 self._wrote(versions)
                 self.judge.blow("file")
 
     def _wrote(self, versions: Versions) -> None:
-        versions.written, versions.is_broken, versions.written_at = versions.highest, False, self.kernel.now
+        versions.written, versions.written_at = versions.highest, self.kernel.now
+        versions.is_broken = versions.is_gone = False
         if versions.name == "p" and self._is_trusted:
             self.project_fault = "the project has changed"
 
@@ -148,15 +152,20 @@ class World:
             self._wrote(versions)
 
     async def break_file(self) -> None:
-        """Have a file be broken for a while."""
+        """Have a file be broken, or gone, for a while: perhaps until after the next start."""
         name = self.random.choice(("a", "b", "n", "c"))
         versions = self.versions[name]
-        self.faults["file_broken"] += 1
         async with self._locks[name]:
             versions.begin()
-            versions.is_broken = True
+            versions.is_broken, versions.is_gone = True, self.random.random() < 0.5
+            self.faults["file_gone" if versions.is_gone else "file_broken"] += 1
             self.judge.blow("file")
-            self.write(versions.path, BROKEN)
+            if versions.is_gone:
+                os.unlink(versions.path)
+                sync(os.path.dirname(versions.path))
+                self.is_doomed = self.random.random() < 0.7
+            else:
+                self.write(versions.path, BROKEN)
         if self.random.random() < 0.7:
             await self.reload()
             health = await self.ask("health")
@@ -284,7 +293,8 @@ class World:
         async with self._locks["p"]:
             self.project_fault = None
             self.project_hook.become(None)
-            if await self.ask("untrust", folder=self.project) is not None:
+            answer = await self.ask("untrust", folder=self.project)
+            if answer is not None and not answer.get("warnings"):  # else it may be trusted again after a start
                 self._is_trusted = False
                 self.project_hook.become("gone")
 
@@ -362,9 +372,13 @@ class World:
                 report = await self.ask("hooks")
         for name, hook in self.globals.items():
             found, kept = find_state(hook, report), self.kept.get(name)
-            if found not in STATES or (kept is not None and found != kept):
+            if found == "inactive" and hook.versions.is_gone:
+                found = kept or ACTIVE  # as it will be once its file is back
+            if found not in STATES or (kept is not None and found != kept) or (found == "gone" and name != "g"):
                 self.violate(f"G: {name} is {found} after a start, and was {kept}")
             await self.settle(hook, report)
+        for versions in [one for one in self.versions.values() if one.is_gone]:
+            await self.edit(versions.name)
 
     # -- what befalls it -------------------------------------------------------------------------------------
 
