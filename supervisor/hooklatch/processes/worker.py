@@ -399,7 +399,7 @@ class PoolWorker:
         return f"the worker exited with code {code}" if code >= 0 else f"the worker was killed by signal {-code}"
 
     def kill(self, reason: str) -> None:
-        """Kill the worker now.  `watch` notices its death, and its descriptors are closed after that."""
+        """Kill the worker now.  Its pool notices its death, and its descriptors are closed after that."""
         if not self.is_dead:
             self.kill_reason = self.kill_reason or reason
             self.process.kill()

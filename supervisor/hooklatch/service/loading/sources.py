@@ -176,7 +176,7 @@ def source_lock_path(requirements: Requirements, location: str) -> str:
 
 
 def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function of a definition's target; a stand-in has those of a command.
+    """Return the source and the function of a definition's target: without `run` (a command, a stand-in) the shell's.
 
     A relative path is relative to `folder`.
     """
