@@ -27,7 +27,7 @@ from hooklatch.core.text import suggest_name
 from hooklatch.service.registry.announcing import Announcer, Publish, SkipAnnouncer, make_announcement
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.visibility import (
-    EVERYTHING,
+    ALL_SHARED,
     VisibilityScope,
     find_scope,
     has_list,
@@ -356,7 +356,7 @@ class Registries:
         session.view = new
 
     def _shared_by(self, scope: VisibilityScope) -> Snapshot:
-        if scope == EVERYTHING:
+        if scope == ALL_SHARED:
             return self.view
         snapshot = self._shared.get(scope)
         if snapshot is None:
