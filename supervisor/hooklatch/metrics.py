@@ -388,7 +388,7 @@ def measure_process(parts: StatusReport) -> Iterator[Metric]:
     yield make_single_metric("counter", "hooklatch_log_lines_dropped", "Lines of the log that were dropped.", lost)
     yield make_metric_family(
         "counter", "hooklatch_reloads", "Reloads by result.", ("result",),
-        {(result,): parts.files.reloads[result] for result in ("good", "faulty")},
+        {(result,): parts.reloader.reloads[result] for result in ("good", "faulty")},
     )  # fmt: skip
 
 

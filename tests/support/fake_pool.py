@@ -138,7 +138,7 @@ class FakeSources(Sources):
         return unit
 
 
-class FakeFiles(Reloader):
+class FakeReloader(Reloader):
     """Finds no packages: they are looked for in a thread, for which a clock that jumps does not wait."""
 
     find_packages = staticmethod(lambda _: Discovery())
@@ -281,7 +281,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=ZygoteClient(owns_process=False),
         environments="/nowhere/environments", bus=Bus(),
         supervisors=(), end=None, places={"admin": "/nobody/admin.sock"},
-        make_sources=partial(FakeSources, place), make_files=FakeFiles,
+        make_sources=partial(FakeSources, place), make_reloader=FakeReloader,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
         for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions.timers):

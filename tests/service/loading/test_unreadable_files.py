@@ -249,7 +249,7 @@ async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_a
         await admin.until_status(is_on_disk)  # else its thread would need a descriptor
         with no_descriptor_left():
             await daemon.parts.administration.reload()
-        short = [str(one) for one in daemon.parts.files.active.diagnostics]
+        short = [str(one) for one in daemon.parts.reloader.active.diagnostics]
         kept = await bash(client)
         await admin.until_status(is_green)  # by itself: no file has changed
 
@@ -292,10 +292,10 @@ async def test_who_never_configured_anything_starts_green_and_an_empty_folder_th
     async with running_daemon(tmp_path, config="config/hooks.toml") as daemon, daemon.session() as client:
         new = await said(daemon, client)
         (tmp_path / "config/hooks.d").mkdir(parents=True)
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         empty = await said(daemon, client)
         (tmp_path / "config/hooks.d").rmdir()
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         gone = await said(daemon, client)
         await daemon.parts.administration.reload(EVERYTHING)
         accepted = await said(daemon, client)

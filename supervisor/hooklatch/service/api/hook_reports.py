@@ -119,7 +119,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "target": hook.target.describe(),
             "kind": name_hook_kind(hook),
             "origin": str(hook.origin) if hook.origin else None,
-            "digests": self.parts.files.digests_of(hook),
+            "digests": self.parts.reloader.digests_of(hook),
             "state": self.parts.state_of(hook),
             "problem": hook.problem,
             "failing": bool(self.parts.statistics.failures.find_failing([hook])),

@@ -86,7 +86,7 @@ class SuspendParams(ResumeParams, frozen=True, kw_only=True):
 class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
     """The methods of administrators besides those about the daemon itself."""
 
-    files: Reloader
+    reloader: Reloader
     record: RecordWriter
     projects: ProjectRegistry
     registries: Registries
@@ -140,7 +140,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.projects.trust(project, pins)
         self.operations.record(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
-        reloaded = await self.files.reload(anew=project_hooks_folder(project))
+        reloaded = await self.reloader.reload(anew=project_hooks_folder(project))
         diagnostics = [
             diagnostic
             for diagnostic in reloaded["diagnostics"]
@@ -167,7 +167,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         if was_trusted:
             self.operations.record(connection, "untrust", params, folder=project)
             await self.state.store()
-            await self.files.reload()
+            await self.reloader.reload()
         revision = self.registries.view.revision
         answer: UntrustAnswer = {"folder": project, "was_trusted": was_trusted, "revision": revision}
         add_storage_warning(self.state, answer)

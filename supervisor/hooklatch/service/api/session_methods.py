@@ -97,7 +97,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     registries: Registries
     sessions: Sessions
     projects: ProjectRegistry
-    files: Reloader
+    reloader: Reloader
     dialects: Dialects
     dialect_dispatcher: DialectDispatcher
     bus: Bus
@@ -306,7 +306,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         folders = projects.nearest(directory for directory in directories if directory is not None)
         with projects.holding(folders):
             if not await projects.are_settled(folders):
-                await self.files.reload()
+                await self.reloader.reload()
             yield
 
 

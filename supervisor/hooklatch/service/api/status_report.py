@@ -83,7 +83,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Sessions
     bus: Bus
     statistics: Statistics
-    files: Reloader
+    reloader: Reloader
     file_watch: FileWatch
     sources: Sources
     projects: ProjectRegistry
@@ -157,11 +157,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _list_file_faults(self) -> list[Diagnostic]:
-        return [*self.files.active.diagnostics, *self.sources.faults()]
+        return [*self.reloader.active.diagnostics, *self.sources.faults()]
 
     def _list_switched_off(self, fault: Diagnostic) -> list[str]:
         """Return the names of the hooks that a fault is about, if all of them are disabled: then it denies nothing."""
-        places = {fault.file, *(place for place, other in self.files.active.built.faults.items() if other == fault)}
+        places = {fault.file, *(place for place, other in self.reloader.active.built.faults.items() if other == fault)}
         about = [
             hook
             for hook in self.registries.all_hooks()
@@ -270,9 +270,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         project_warnings = await (
             projects.all_warnings() if is_admin else projects.warnings(session.places if session else ())
         )
-        default = self.files.active.plan.main.settings.isolation
+        default = self.reloader.active.plan.main.settings.isolation
         paths = (*default.write, *default.read) if default.level != "standard" else ()
-        looked_up = (*paths, self.files.active.plan.main.path, self.files.active.plan.folder)
+        looked_up = (*paths, self.reloader.active.plan.main.path, self.reloader.active.plan.folder)
         *entries, main, folder = await look_in_thread(lambda: list(map(look_up_path, looked_up)))
         absent = [path for path, entry in zip(paths, entries, strict=True) if isinstance(entry, PathAbsent)]
         return project_warnings, self._warn_if_missing(main, folder), absent
@@ -283,15 +283,15 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         inputs = WarningInputs(
             record=record["warnings"],
             switches=self.state.dropped,
-            state=self.shared_state.warnings(self.files.active.plan.main.settings),
+            state=self.shared_state.warnings(self.reloader.active.plan.main.settings),
             projects=projects,
             configuration=missing,
             watch=self.file_watch.warnings,
             disabled=list(self._list_disabled_faults()) if is_admin else [],
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
-            files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
-            notes=[*map(str, self.files.active.unread.notes), *self._unknown_tools()] if is_admin else [],
+            files=list(map(str, self.reloader.active.unread.warnings)) if is_admin else [],
+            notes=[*map(str, self.reloader.active.unread.notes), *self._unknown_tools()] if is_admin else [],
             version=versions,
             fleet=self.fleet.warnings if is_admin else [],
             asks=[text for product in self.products for text in product.warnings] if is_admin else [],
@@ -302,7 +302,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
         if not all(isinstance(entry, PathAbsent) for entry in entries):
             return []
-        main = self.files.active.plan.main.path
+        main = self.reloader.active.plan.main.path
         return [f"{main} does not exist, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _unguarded(self) -> list[str]:
@@ -356,14 +356,14 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "marks": [
                 {"hook": hook.name, "mark": mark} for hook in self.registries.all_hooks() for mark in list_marks(hook)
             ],
-            "plugins": [self._describe_plugin(plugin) for plugin in self.files.active.plan.plugins.values()],
+            "plugins": [self._describe_plugin(plugin) for plugin in self.reloader.active.plan.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._describe_project(folder) for folder in sorted(self.projects.trusted)],
-            "isolation": {"level": self.files.active.plan.main.settings.isolation.level, "absent": absent},
+            "isolation": {"level": self.reloader.active.plan.main.settings.isolation.level, "absent": absent},
             "state": self.shared_state.status(),
             "fleet": self.fleet.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
-            "files": self.files.digests(),
+            "files": self.reloader.digests(),
             "environments": self.sources.environments.status(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],

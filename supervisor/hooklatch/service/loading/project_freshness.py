@@ -31,13 +31,13 @@ class ProjectFreshness:
     def __init__(
         self,
         projects: ProjectRegistry,
-        files: Reloader,
+        reloader: Reloader,
         file_watch: FileWatch,
         take_settings: Callable[[AgentSession], None],
     ) -> None:
         self.trusted = projects.trusted  # the mapping itself, which each later change is a change of
         self._projects = projects
-        self._files = files
+        self._reloader = reloader
         self._file_watch = file_watch
         self._take_settings = take_settings
         self._session_starts = SessionStarts()
@@ -69,7 +69,7 @@ class ProjectFreshness:
         with trio.move_on_after(limit):
             async with self._turn:  # a fire that waits here may find that the reload before it has done the work
                 if not await projects.are_settled(folders):
-                    await self._files.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
+                    await self._reloader.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
             return None
         self._file_watch.hint.set()  # the watch finishes what did not fit into the limit
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {format_duration(limit)}; try again"
