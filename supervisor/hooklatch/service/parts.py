@@ -202,7 +202,7 @@ class DaemonComponents:
         )  # fmt: skip
         return Dispatcher(
             self.registries, runners, self.generations, self.statistics,
-            projects=ProjectFreshness(self.projects, self.reloader, self.file_watch, self.registries.take_settings),
+            projects=ProjectFreshness(self.projects, self.reloader, self.file_watch, self.registries.refresh),
             suspensions=self.suspensions, asks=self.asks, record=self.record,
             state=self.shared_state, audience=self.bus, budget=self.budget,
         )  # fmt: skip

@@ -174,7 +174,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self._check_personality(params)  # again: a reload may have removed it while the project was loaded
             check_live(session)
             self._change_settings(session, params, directory)
-            self.registries.take_settings(session)
+            self.registries.refresh(session)
         await self.registries.announcer.wait_announced()
         warnings = await self.projects.warnings(session.places)
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}

@@ -33,13 +33,13 @@ class ProjectFreshness:
         projects: ProjectRegistry,
         reloader: Reloader,
         file_watch: FileWatch,
-        take_settings: Callable[[AgentSession], None],
+        refresh: Callable[[AgentSession], None],
     ) -> None:
         self.trusted = projects.trusted  # the mapping itself, which each later change is a change of
         self._projects = projects
         self._reloader = reloader
         self._file_watch = file_watch
-        self._take_settings = take_settings
+        self._refresh = refresh
         self._session_starts = SessionStarts()
         self._turn = trio.Lock()
 
@@ -80,7 +80,7 @@ class ProjectFreshness:
             return set()
         if any(place.fault is not None for place in list_known_places(session)):
             await session.look_again()
-            self._take_settings(session)
+            self._refresh(session)
         return self._projects.nearest(list_known_places(session))
 
     async def _places(self, session: AgentSession | None, envelope: EnvelopeParams) -> tuple[ResolvedDirectory, ...]:

@@ -264,7 +264,7 @@ class Registries:
             if hook.layer is Layer.FLEET and name in (hook.id, hook.name):
                 raise FleetHookError(hook)
 
-    def take_settings(self, session: AgentSession) -> None:
+    def refresh(self, session: AgentSession) -> None:
         """Apply a session's new plugins, personality and working directory."""
         self._outdate(session)
         self._hand_down(session)
@@ -273,12 +273,12 @@ class Registries:
     def register_own(self, session: AgentSession, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
             session.own[hook.id] = hook
-        self.take_settings(session)
+        self.refresh(session)
 
     def unregister_own(self, session: AgentSession, hook_id: str) -> None:
         if (hook := session.own.pop(hook_id, None)) is not None:
             session.switches.pop(hook.name, None)
-            self.take_settings(session)
+            self.refresh(session)
 
     def switch_own(self, session: AgentSession, hook_id: str, *, enabled: bool) -> Hook:
         """Enable or disable a hook of the session's own layer.
@@ -292,7 +292,7 @@ class Registries:
                 ErrorCode.NOT_FOUND, f"this session registered no hook {hook_id!r}; it cannot change another layer's"
             )
         session.switches[hook.name] = enabled
-        self.take_settings(session)
+        self.refresh(session)
         return hook
 
     def adopt(self, session: AgentSession, parent: AgentSession, hooks: Iterable[Hook] = ()) -> None:
