@@ -193,7 +193,7 @@ class Machine:
     def fail(self, call: Call, cause: Cause, message: str) -> None:
         """Take a failure of a hook that counts; it passes unless the model denies."""
 
-    def settle(
+    def set_verdict(
         self, verdict: DecisionVerdict, hook: Hook | None = None, reason: str | None = None, cause: Cause = "policy"
     ) -> None:
         self.verdict = verdict
