@@ -260,7 +260,7 @@ def measure_calls(parts: StatusReport) -> Iterator[Metric]:
 
 
 def measure_hooks(parts: StatusReport) -> Iterator[Metric]:
-    hooks = {hook.name: hook for hook in parts.registries.all_hooks()}
+    hooks = {hook.name: hook for hook in parts.registries.shared_hooks()}
     known = [(name, found) for name in hooks if (found := parts.statistics.hook_statistics(name)) is not None]
     yield make_metric_family(
         "summary", "hooklatch_hook_duration_seconds", "Time that calls of a global hook took.", ("hook",),
@@ -276,7 +276,7 @@ def measure_hooks(parts: StatusReport) -> Iterator[Metric]:
 
 
 def measure_workers(parts: StatusReport) -> Iterator[Metric]:
-    named = set(list_sources(parts.registries.all_hooks()))
+    named = set(list_sources(parts.registries.shared_hooks()))
     workers: Counter[tuple[str, str]] = Counter()
     waiting: Counter[str] = Counter()
     counts = Counter({"started": 0, "lost": 0, "recycled": 0}) + parts.sources.ended

@@ -173,7 +173,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     def _spell_out(self, name: str) -> str:
         """Return the full name that a short name means; any other name as it is."""
-        hooks = self.registries.all_hooks()
+        hooks = self.registries.shared_hooks()
         if any(name in (hook.id, hook.name) for hook in hooks) or not any(
             is_short_name(name, each.id) for each in hooks
         ):
@@ -386,7 +386,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         """Return the location of the source that a name means: its own path or module, or a hook on it."""
         if name in self.reloader.sources:
             return name
-        hook = find_named_hook(name, self.registries.every_hook()).hooks[0]
+        hook = find_named_hook(name, self.registries.all_hooks()).hooks[0]
         if not isinstance(hook.target, PythonTarget):
             raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} is served by its client, so there is nothing to reload")
         if hook.target.source.location in self.reloader.sources:

@@ -288,7 +288,7 @@ class HookReports(msgspec.Struct, frozen=True):
         """
         name, registries = params.id, self.parts.registries
         viewer = select_viewed_session(self.parts.sessions, connection, params.session)
-        visible = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
+        visible = registries.all_hooks() if viewer is None else [*registries.view_of(viewer).hooks]
         known = list(dict.fromkeys(visible))
         hooks = [hook for hook in known if name in (hook.id, hook.name)] or find_named_hook(name, known).hooks
         await self._measure_memory(hooks)

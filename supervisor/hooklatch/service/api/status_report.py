@@ -164,7 +164,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         places = {fault.file, *(place for place, other in self.reloader.active.built.faults.items() if other == fault)}
         about = [
             hook
-            for hook in self.registries.all_hooks()
+            for hook in self.registries.shared_hooks()
             if hook.problem is not None
             and (
                 (isinstance(hook.target, PythonTarget) and hook.target.source.location in places)
@@ -194,11 +194,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the names of the shared hooks that are quarantined."""
         if not any(breaker.is_quarantined for breaker in self.breakers):
             return []
-        return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
+        return [hook.name for hook in self.registries.shared_hooks() if self.state_of(hook) == "quarantined"]
 
     def _list_failing_guards(self) -> list[tuple[str, int]]:
         """Return the hooks that keep their gate shut by failing, and how often in a row."""
-        hooks, find_spec = self.registries.all_hooks(), self.registries.catalogue.get
+        hooks, find_spec = self.registries.shared_hooks(), self.registries.catalogue.get
         failing = self.statistics.failures.find_failing(hooks)
         counts = {hook["hook"]: hook["count"] for hook in failing if hook["count"] >= STREAK}
         return [
@@ -308,17 +308,17 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def _unguarded(self) -> list[str]:
         """Warn if no hook of the user's can refuse, as after a reload that accepted that a folder of hooks is gone."""
         gates = {name for name, spec in self.registries.catalogue.items() if spec.fails_closed}
-        if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.all_hooks()):
+        if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.shared_hooks()):
             return []
         return ["none of your hooks on a gate is enabled: only hooks that clients register can refuse anything"]
 
     def _dangers(self) -> list[str]:
         """Warn about each command that runs a file which an agent can write."""
-        return [f"{hook.name}: {text}" for hook in self.registries.all_hooks() if hook.enabled for text in hook.dangers]
+        return [f"{one.name}: {text}" for one in self.registries.shared_hooks() if one.enabled for text in one.dangers]
 
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook names and no known host has: most likely the hook is never called."""
-        hooks = [hook for hook in self.registries.all_hooks() if hook.enabled]
+        hooks = [hook for hook in self.registries.shared_hooks() if hook.enabled]
         if not any(hook.where is not None or not hook.matcher.matches_all for hook in hooks):
             return []
         from hooklatch.service.loading.tool_names import list_unknown_tools  # its tables are not loaded for nothing
@@ -331,7 +331,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def _visible_hooks(self, session: AgentSession | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session sees only its own hooks."""
         if is_admin:
-            return list(dict.fromkeys(self.registries.every_hook()))
+            return list(dict.fromkeys(self.registries.all_hooks()))
         return list(session.own.values()) if session is not None else []
 
     def _describe_inside(self, status: AgentStatus, absent: list[str]) -> StatusAnswer:
@@ -354,7 +354,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 "events": self.statistics.events(),
             },
             "marks": [
-                {"hook": hook.name, "mark": mark} for hook in self.registries.all_hooks() for mark in list_marks(hook)
+                {"hook": one.name, "mark": mark} for one in self.registries.shared_hooks() for mark in list_marks(one)
             ],
             "plugins": [self._describe_plugin(plugin) for plugin in self.reloader.active.plan.plugins.values()],
             "personalities": self.registries.personalities,

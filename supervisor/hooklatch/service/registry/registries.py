@@ -154,13 +154,13 @@ class Registries:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(self.catalogue, name))
         return spec
 
-    def all_hooks(self) -> list[Hook]:
+    def shared_hooks(self) -> list[Hook]:
         """Return the hooks of all layers except sessions' own."""
         return [*self.view.hooks, *(hook for folder in self._projects for hook in self.project_hooks(folder))]
 
-    def every_hook(self) -> list[Hook]:
+    def all_hooks(self) -> list[Hook]:
         """Return the hooks of all layers, including sessions' own."""
-        return [*self.all_hooks(), *self._own_hooks()]
+        return [*self.shared_hooks(), *self._own_hooks()]
 
     def _own_hooks(self) -> list[Hook]:
         return [hook for session in self._sessions for hook in (*session.own.values(), *session.inherited)]
@@ -215,7 +215,7 @@ class Registries:
         hook = next((hook for hook in self._api.values() if name in (hook.id, hook.name)), None)
         if hook is None:
             self.check_not_of_fleet(name)
-            hook = next((hook for hook in self.all_hooks() if name in (hook.id, hook.name)), None)
+            hook = next((hook for hook in self.shared_hooks() if name in (hook.id, hook.name)), None)
             if hook is None:
                 return None
             place = hook.origin or "the [lsp] of the main file"
@@ -238,7 +238,7 @@ class Registries:
         Raises:
             RpcError: nothing has that name, or several do.
         """
-        target = find_named_hook(name, self.all_hooks())
+        target = find_named_hook(name, self.shared_hooks())
         of_fleet = [hook for hook in target.hooks if hook.layer is Layer.FLEET]
         if of_fleet and not enabled:
             raise FleetHookError(of_fleet[0])
