@@ -76,7 +76,7 @@ class ProjectResolver(Protocol):
     @property
     def trusted(self) -> Mapping[str, object]: ...
 
-    async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
+    async def find_current(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Return the projects, with their hooks up to date, within `limit` seconds."""
         ...
 
@@ -362,15 +362,15 @@ class Dispatcher:
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
         limit = min(fire.params.timeout or fire.spec.timeout, fire.spec.timeout)
-        settling = self._projects.settle(fire.session, fire.params.envelope, limit)
+        finding = self._projects.find_current(fire.session, fire.params.envelope, limit)
         if fire.spec.fails_closed:
             try:
-                return await settling
+                return await finding
             except trio.Cancelled:
                 self._abandon(fire, None)
                 raise
         with self._uncancelled():
-            return await settling
+            return await finding
         return NOWHERE  # the daemon is stopping, which cancelled the block
 
     async def refuse(

@@ -43,7 +43,7 @@ class ProjectFreshness:
         self._session_starts = SessionStarts()
         self._turn = trio.Lock()
 
-    async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
+    async def find_current(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Find the projects of a fire, and bring their hooks up to date."""
         projects = self._projects
         places = await self._places(session, envelope)
