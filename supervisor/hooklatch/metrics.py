@@ -250,7 +250,7 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
 def measure_calls(parts: StatusReport) -> Iterator[Metric]:
     """Yield a counter only where there is something to count."""
     counts: Counter[str] = Counter()
-    for session in parts.dispatcher.calls.add_up().sessions.values():
+    for session in parts.dispatcher.call_watch.add_up().sessions.values():
         counts.update(session.mismatches)
     if counts:
         yield make_metric_family(

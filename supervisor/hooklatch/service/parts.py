@@ -36,10 +36,10 @@ from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireGenerations
+from hooklatch.service.dispatch.runners import HookRunner, HookRunners
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry

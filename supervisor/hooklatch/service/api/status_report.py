@@ -122,7 +122,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _list_calls(self) -> dict[tuple[str, str], CallCounts]:
         """Return the counts of calls that ran, by host and session."""
-        ledger = self.dispatcher.calls.add_up()
+        ledger = self.dispatcher.call_watch.add_up()
         return {place: session.describe() for place, session in ledger.sessions.items() if session.ran}
 
     async def _ping(self, connection: Connection, raw: msgspec.Raw) -> EmptyAnswer:

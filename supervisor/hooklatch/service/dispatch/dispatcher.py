@@ -33,7 +33,6 @@ from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordError, RecordWriter
-from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.fires import (
     ASKED,
     RAN,
@@ -46,6 +45,7 @@ from hooklatch.service.dispatch.fires import (
     FireServices,
     select_planned_hooks,
 )
+from hooklatch.service.dispatch.runners import HookRunners
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
@@ -110,7 +110,7 @@ class Dispatcher:
     def __init__(
         self,
         registries: Registries,
-        targets: HookRunners,
+        runners: HookRunners,
         generations: FireGenerations,
         statistics: Statistics,
         *,
@@ -123,7 +123,7 @@ class Dispatcher:
         budget: Budget,
     ) -> None:
         self.registries = registries
-        self._targets = targets
+        self._runners = runners
         self._generations = generations
         self._statistics = statistics
         self._projects = projects
@@ -144,7 +144,7 @@ class Dispatcher:
         self._shields: dict[trio.CancelScope, None] = {}
 
     @cached_property
-    def calls(self) -> CallWatch:
+    def call_watch(self) -> CallWatch:
         """The watch over tool calls, which begins with the first that a client names."""
         from hooklatch.service.dispatch.call_watch import CallWatch
 
@@ -236,7 +236,7 @@ class Dispatcher:
         """Have a fire report a call; one that has run is compared at once, whether or not its fire has room."""
         fire.report = report or "by a client"
         if fire.spec.name in RAN:
-            self.calls.run(fire)
+            self.call_watch.run(fire)
 
     async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
         """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
@@ -283,7 +283,7 @@ class Dispatcher:
                         outcome: CallOutcome | None = None
                         if only is not None:
                             first = Call(chain.indices[only], only, payload, context)
-                            outcome = await self._targets.run(first, fire)
+                            outcome = await self._runners.run(first, fire)
                         # Nearly always the only hook says nothing: then there is nothing to weigh and to walk over.
                         if outcome is None or outcome.outcome != "answered" or outcome.cause != "policy":
                             machine = phases.start_machine(chain, selection, payload, context, fire.envelope.cwd)
@@ -295,9 +295,9 @@ class Dispatcher:
                                     continue
                                 machine.began_ms = round((self._clock() - started) * 1000, 3)
                                 if len(calls) == 1:  # without the nursery of several
-                                    machine.receive(calls[0], await self._targets.run(calls[0], fire))
+                                    machine.receive(calls[0], await self._runners.run(calls[0], fire))
                                 else:
-                                    await self._targets.run_all(calls, fire, machine)
+                                    await self._runners.run_all(calls, fire, machine)
                     decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
                     if machine is None and outcome is not None:
                         decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
@@ -317,7 +317,7 @@ class Dispatcher:
                 decision = fire.adapt_decision(decision)
             decision = await self._publish(fire, decision)
             if fire.report is not None and spec.name in ASKED:
-                self.calls.note(fire, decision)
+                self.call_watch.note(fire, decision)
             if decision.verdict != "pass" and decision.is_refusal:
                 self._follow_refusal(fire, decision)
             return decision
@@ -357,7 +357,7 @@ class Dispatcher:
         if fire.spec.fails_closed:
             self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, fire.prepare_record())
         if fire.report is not None and fire.spec.name in ASKED:
-            self.calls.note(fire, None)
+            self.call_watch.note(fire, None)
         logger.info("abandoned", extra=fire.ids)
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
@@ -429,7 +429,7 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if not chain.enforces and session is not None and fire.spec.name in session.terms.require_handlers:
             return "load", f"the session requires a hook for {fire.spec.name} and there is none that is enforced"
-        if self.is_halting and (overruled := self.calls.fault_of(fire)) is not None:
+        if self.is_halting and (overruled := self.call_watch.fault_of(fire)) is not None:
             return "policy", overruled
         if projects_fault is None or not fire.spec.fails_closed:
             return None
