@@ -61,7 +61,7 @@ class FakePool(Pool):
     """What a pool of one build does, as its caller sees it; it never runs out of workers, and never starts one."""
 
     def __init__(self, functions: Mapping[str, Function], source: wire.Source = NO_SOURCE, build: int = 1) -> None:
-        super().__init__(source, build, None, PoolLimits(), begin=str)  # type: ignore[arg-type]  # nothing is forked
+        super().__init__(source, build, None, PoolLimits(), on_busy=str)  # type: ignore[arg-type]  # nothing is forked
         self.functions = functions
 
     def begin(self, call: Call, fire: FireContext, deadline: float) -> None:

@@ -37,7 +37,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     source: wire.Source
     zygote: ZygoteClient
     code: wire.LoadCode
-    begin: Callable[[], object]  # called when a worker begins to import
+    on_busy: Callable[[], object]  # called when a worker begins to import
     first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
     loading: dict[PoolWorker, None] = {}
     started: int = 0
@@ -60,7 +60,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         worker = PoolWorker(await self.zygote.fork(self.source, limits.worker), may_emit=limits.may_emit)
         self.loading[worker] = None
-        self.begin()
+        self.on_busy()
         try:
             with trio.fail_after(limits.load_timeout):
                 loaded = await worker.load(msgspec.structs.replace(self.code, is_open=self.first is None))

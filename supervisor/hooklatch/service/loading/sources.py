@@ -383,7 +383,7 @@ class Sources:
         code = wire.LoadCode(
             version.code, version.folder, wire.BuildFiles(version.named, {}, list(version.named)), pins=version.pins
         )
-        pool = Pool(source, self._builds, zygote, limits, code, begin=self.memory_watch.begin)
+        pool = Pool(source, self._builds, zygote, limits, code, on_busy=self.memory_watch.begin)
         spec = ChildSpec(pool.name, pool.run, reports_start=True, below=pool.workers)
         self._importing += 1
         try:
