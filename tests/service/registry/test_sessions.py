@@ -144,8 +144,8 @@ class Office:
         self.published.append((viewer, said))
         return self.is_heard
 
-    def reload(self, *files: Hook) -> None:
-        self.registries.set_global(files=[*files], catalogue=self.registries.catalogue, projects={}, personalities={})
+    def reload(self, *new: Hook) -> None:
+        self.registries.set_global(declared=[*new], catalogue=self.registries.catalogue, projects={}, personalities={})
 
     def open(self, name: str) -> AgentSession:
         session = self.sessions.open(name, None, self.registries.view, TERMS)

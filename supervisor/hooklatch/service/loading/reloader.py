@@ -367,7 +367,7 @@ class Reloader:
     def _activate(self, plan: ReloadPlan, layers: BuiltLayers, *, forgets: bool = False) -> SnapshotDiff:
         """Change the hooks of all layers at once."""
         change = self._registries.set_global(
-            files=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
+            declared=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
             personalities=plan.main.personalities, forgets=forgets,
         )  # fmt: skip
         self._fleet.record_active(plan.fleet)

@@ -64,10 +64,10 @@ class Registries:
     ) -> None:
         self.catalogue = catalogue
         self.switches = dict(switches)
-        self._declared, self._gone = set[str](), set[str]()  # names of files' hooks, and those that were
+        self._names, self._gone = set[str](), set[str]()  # of declared hooks, and of those that were
         self.personalities: dict[str, list[str]] = {}
         self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of viewers that see only the global layers
-        self._files: list[Hook] = []
+        self._declared: list[Hook] = []
         self._api: dict[str, Hook] = {}
         self._projects: dict[str, list[Hook]] = {}
         self._sessions = sessions
@@ -122,22 +122,22 @@ class Registries:
     def set_global(
         self,
         *,
-        files: list[Hook],
+        declared: list[Hook],
         catalogue: Catalogue,
         projects: Mapping[str, list[Hook]],
         personalities: Mapping[str, list[str]],
         forgets: bool = False,
     ) -> SnapshotDiff:
-        """Replace the hooks of files, in one revision. A call without changes makes no revision.
+        """Replace the hooks declared by files, plugins and the fleet, in one revision, or in none if nothing changes.
 
         With `forgets`, the switches of hooks that are gone, also since earlier calls, are dropped: a later hook of such
         a name must not begin disabled.
         """
-        declared = list_switchable_names(files)
-        self._declared, self._gone = declared, (self._gone | self._declared) - declared
+        names = list_switchable_names(declared)
+        self._names, self._gone = names, (self._gone | self._names) - names
         while forgets and self._gone:
             self.switches.pop(self._gone.pop(), None)
-        self._files, self.catalogue = files, catalogue
+        self._declared, self.catalogue = declared, catalogue
         self._projects, self.personalities = dict(projects), dict(personalities)
         return self._commit_global(hands_down=True)
 
@@ -194,7 +194,7 @@ class Registries:
         Raises:
             RpcError: a file declares one of these ids.
         """
-        declared = {hook.id: hook for hook in self._files} if not is_restored else {}
+        declared = {hook.id: hook for hook in self._declared} if not is_restored else {}
         hooks = list(hooks)
         for hook in hooks:
             if hook.id in declared:
@@ -307,7 +307,7 @@ class Registries:
         self._shared.clear()
         self.announcer.forget_pairs()
         old = self.view
-        new = Snapshot(self._revision + 1, apply_switches([*self._files, *self._api.values()], self.switches))
+        new = Snapshot(self._revision + 1, apply_switches([*self._declared, *self._api.values()], self.switches))
         change = compare_snapshots(old, new)
         if not (change.is_empty and old.digest == new.digest):
             self._revision += 1
