@@ -209,13 +209,13 @@ class SourceLoaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True):
-    """Worker to daemon: the source is not imported; `is_refused` if it tried to run a file outside of its build."""
+    """Worker to daemon: the source is not imported; `is_outside` if it tried to run a file outside of its build."""
 
     generation: int
     message: str
     file: str
     line: int
-    is_refused: bool = False
+    is_outside: bool = False
 
 
 class CallAnswered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):

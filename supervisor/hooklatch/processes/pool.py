@@ -376,7 +376,7 @@ class Pool:
     def _start_failed(self, error: Exception) -> None:
         self._restarts.record_failure(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
-        if isinstance(error, SourceLoadError) and error.is_other:
+        if isinstance(error, SourceLoadError) and error.is_outside:
             # The workers that decide now and this one would not decide alike: so none decides until it is built anew.
             self.fault = f"{error}; put it back as it was, or take what is there now: hooklatch reload"
             self._queue.refuse_all(CallOutcome(cause="load", message=self.fault))

@@ -98,7 +98,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
         elif self.source.kind == "file" and loaded.files != self.first.files:
             difference = describe_source_difference(self.first, loaded)
             text = f"a worker ran other files than the one that proved this build: {difference}"
-            raise SourceLoadError(text, is_other=True)
+            raise SourceLoadError(text, is_outside=True)
 
     def _validate_build(self, loaded: wire.SourceLoaded) -> wire.BuildFiles:
         """Return the build that the first worker reports, if it is valid, since a worker is not trusted.
