@@ -107,10 +107,10 @@ class SourceVersion(msgspec.Struct, frozen=True):
             interpreter = f"[[source]] names the interpreter {self.python}"
             text = f"it has a `# /// script` block, and {interpreter}; remove one of the two"
             raise UnitError(Diagnostic(self.source.location, 1, text))
-        return None if not requirements.dependencies and requirements.admits(VERSION) else requirements
+        return None if not requirements.dependencies and requirements.admits(PYTHON_VERSION) else requirements
 
 
-VERSION = ".".join(map(str, sys.version_info[:3]))
+PYTHON_VERSION = ".".join(map(str, sys.version_info[:3]))
 
 
 def read_source_version(source: Source, stamp: Stamp | None = None) -> SourceVersion:
