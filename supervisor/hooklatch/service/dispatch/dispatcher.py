@@ -221,13 +221,13 @@ class Dispatcher:
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
-        wait = self._asks.ask_timeout(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
-        if wait and plan is not None and "ask" in plan.spec.ends_at:
+        ask_seconds = self._asks.ask_timeout(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
+        if ask_seconds and plan is not None and "ask" in plan.spec.ends_at:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self.registries.catalogue.specs.get(params.event)
         spec = spec or self.registries.find_event(params.event)
         fire = Fire.begin(spec, params, session, self._services, adapt_decision, payload)
-        fire.wait = wait
+        fire.ask_seconds = ask_seconds
         if report is not None or params.call_id is not None:
             self._begin_report(fire, report)
         return self._run(fire, plan)
@@ -311,7 +311,7 @@ class Dispatcher:
                 generation.count -= 1
                 if generation.is_closed:
                     generation.check_ended()
-            if decision.verdict == "ask" and fire.wait and machine is not None:
+            if decision.verdict == "ask" and fire.ask_seconds and machine is not None:
                 decision = await self._wait_for_person(fire, machine, decision, started)
             if fire.adapt_decision is not None:
                 decision = fire.adapt_decision(decision)
@@ -334,10 +334,10 @@ class Dispatcher:
         session, now = fire.session, self._clock()
         end = fire.deadline
         if fire.params.timeout is None:  # its client waits for the budget of the hooks, and for this if a hello said so
-            end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
+            end = min(end + (session.ask_wait if session is not None else fire.ask_seconds), started + MAX_BUDGET)
         from hooklatch.service.dispatch.shown_asks import make_ask  # here: a person takes longer
 
-        ask = make_ask(fire, machine, decision, seconds := min(fire.wait, end - now), self._record.redactor)
+        ask = make_ask(fire, machine, decision, seconds := min(fire.ask_seconds, end - now), self._record.redactor)
         if self.is_draining:
             resolution = AskResolution(
                 id=ask["id"], verdict="deny", cause="draining", reason="no person is asked any more"
