@@ -46,7 +46,7 @@ class ProjectFreshness:
     async def find_current(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Find the projects of a fire, and bring their hooks up to date."""
         projects = self._projects
-        places = await self._places(session, envelope)
+        places = await self._places(session, envelope)  # always: it notes where a host's session began
         if not projects.trusted:
             return ExtraProjects()
         own = await self._own(session)

@@ -377,7 +377,7 @@ class Reloader:
         """Have every later fire use the new builds and hooks, and change the state to what they are."""
         before, plan, built, state = self.active, now.plan, now.built, self._state.state
         for unit in built.fresh.values():
-            self._sources.adopt(unit)
+            self._sources.adopt(unit)  # the old one retires in a task, which first runs after this step
         for location in built.too_weak:
             self._sources.drop(location)
         self._registries.retarget(
