@@ -39,7 +39,7 @@ def uninstalled(folder: Path) -> None:
 
 
 async def hang_up(daemon: Daemon, admin: Client) -> None:
-    await daemon.parts.administration.reload(NOTHING)
+    await daemon.parts.administration.reload_all(NOTHING)
 
 
 async def reload(daemon: Daemon, admin: Client) -> None:

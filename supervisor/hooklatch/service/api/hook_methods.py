@@ -349,9 +349,9 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def methods(self) -> MethodTable:
-        return {"reload": ApiMethod(ReloadParams, self._reload), "stop": ApiMethod(msgspec.Raw, self._stop)}
+        return {"reload": ApiMethod(ReloadParams, self._answer_reload), "stop": ApiMethod(msgspec.Raw, self._stop)}
 
-    async def reload(
+    async def reload_all(
         self, accepts: LossAcceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
     ) -> ReloadAnswer:
         """Apply every change of the files, build every source afresh, and lift every quarantine."""
@@ -364,7 +364,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             return after
         return reloaded
 
-    async def _reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
+    async def _answer_reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
         """Reload all, or build one source afresh."""
         if params.id is not None and params.accept_removed:
             text = 'give an "id" or "accept_removed"; to remove one hook that has vanished: hooklatch hooks remove ID'
@@ -378,7 +378,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
             self.breakers.clear(location)
             return await self.reloader.reload(ReloadRequest(afresh={location}, on_commit=record_reload))
         try:
-            return await self.reload(EVERYTHING if params.accept_removed else LESS, record_reload)
+            return await self.reload_all(EVERYTHING if params.accept_removed else LESS, record_reload)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
