@@ -314,7 +314,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _dangers(self) -> list[str]:
         """Warn about each command that runs a file which an agent can write."""
-        return [f"{one.name}: {text}" for one in self.registries.shared_hooks() if one.enabled for text in one.dangers]
+        return [
+            f"{hook.name}: {text}" for hook in self.registries.shared_hooks() if hook.enabled for text in hook.dangers
+        ]
 
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook names and no known host has: most likely the hook is never called."""
@@ -354,7 +356,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 "events": self.statistics.events(),
             },
             "marks": [
-                {"hook": one.name, "mark": mark} for one in self.registries.shared_hooks() for mark in list_marks(one)
+                {"hook": hook.name, "mark": mark}
+                for hook in self.registries.shared_hooks()
+                for mark in list_marks(hook)
             ],
             "plugins": [self._describe_plugin(plugin) for plugin in self.reloader.active.plan.plugins.values()],
             "personalities": self.registries.personalities,

@@ -172,11 +172,8 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
     configs = list_all_configs(files, seen.fleet, projects)
     options = read_source_options(configs, active, main)
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
-    gone_plugins = (
-        {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
-        if not seen.packages.faults
-        else set[str]()
-    )
+    missing = remembered - seen.packages.plugins.keys() if not seen.packages.faults else set[str]()
+    gone_plugins = {PLUGIN + name for name in missing}
     vanished = {file.path for file in files if file.is_absent and file.fault is not None}
     absent = {file.path for file in files if file.is_absent and file.fault is None}
     places = (active.main.path, active.folder, *known_files)
