@@ -130,7 +130,7 @@ async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]
     async with open_zygote() as zygote, trio.open_nursery() as nursery:
         for state in states.values():
             await nursery.start(state.run)
-        pools = [Pool(GUARDS, 1, zygote, limits, CODE, begin=str) for _ in range(2)]
+        pools = [Pool(GUARDS, 1, zygote, limits, CODE, on_busy=str) for _ in range(2)]
         for pool in pools:
             await nursery.start(pool.run)
         bench = Bench(pools[0], pools[1], states, folder, steps)

@@ -44,7 +44,7 @@ async def test_python_examples_load_as_hooks_or_run(text: str, tmp_path: Path) -
 
     files = {"hooks.toml": config, "example.py": text, "rules.json": '{"never": []}'}  # that an example names
     async with running_daemon(tmp_path, files) as daemon:
-        diagnostics = daemon.parts.files.active.diagnostics
+        diagnostics = daemon.parts.reloader.active.diagnostics
         hooks = daemon.parts.registries.view.hooks
 
     assert diagnostics == []
@@ -125,7 +125,7 @@ async def test_the_example_hooks_load(tmp_path: Path) -> None:
         path.chmod(0o600)
 
     async with running_daemon(tmp_path) as daemon:
-        diagnostics = daemon.parts.files.active.diagnostics
+        diagnostics = daemon.parts.reloader.active.diagnostics
         async with daemon.session() as client:
             decision = await client.fire_tool("Bash", command="rm -rf build")
 

@@ -250,7 +250,7 @@ def measure_decisions(parts: StatusReport) -> Iterator[Metric]:
 def measure_calls(parts: StatusReport) -> Iterator[Metric]:
     """Yield a counter only where there is something to count."""
     counts: Counter[str] = Counter()
-    for session in parts.dispatcher.calls.add_up().sessions.values():
+    for session in parts.dispatcher.call_watch.add_up().sessions.values():
         counts.update(session.mismatches)
     if counts:
         yield make_metric_family(
@@ -260,7 +260,7 @@ def measure_calls(parts: StatusReport) -> Iterator[Metric]:
 
 
 def measure_hooks(parts: StatusReport) -> Iterator[Metric]:
-    hooks = {hook.name: hook for hook in parts.registries.all_hooks()}
+    hooks = {hook.name: hook for hook in parts.registries.shared_hooks()}
     known = [(name, found) for name in hooks if (found := parts.statistics.hook_statistics(name)) is not None]
     yield make_metric_family(
         "summary", "hooklatch_hook_duration_seconds", "Time that calls of a global hook took.", ("hook",),
@@ -276,7 +276,7 @@ def measure_hooks(parts: StatusReport) -> Iterator[Metric]:
 
 
 def measure_workers(parts: StatusReport) -> Iterator[Metric]:
-    named = set(list_sources(parts.registries.all_hooks()))
+    named = set(list_sources(parts.registries.shared_hooks()))
     workers: Counter[tuple[str, str]] = Counter()
     waiting: Counter[str] = Counter()
     counts = Counter({"started": 0, "lost": 0, "recycled": 0}) + parts.sources.ended
@@ -388,7 +388,7 @@ def measure_process(parts: StatusReport) -> Iterator[Metric]:
     yield make_single_metric("counter", "hooklatch_log_lines_dropped", "Lines of the log that were dropped.", lost)
     yield make_metric_family(
         "counter", "hooklatch_reloads", "Reloads by result.", ("result",),
-        {(result,): parts.files.reloads[result] for result in ("good", "faulty")},
+        {(result,): parts.reloader.reloads[result] for result in ("good", "faulty")},
     )  # fmt: skip
 
 

@@ -294,7 +294,7 @@ async def test_workers_answer_fail_and_are_replaced(folder: str) -> None:
     async with open_zygote() as zygote, trio.open_nursery() as nursery:
         pool = Pool(
             wire.Source("file", path), 1, zygote, PoolLimits(workers=2), wire.LoadCode(HOOKS.encode(), folder),
-            begin=str,
+            on_busy=str,
         )  # fmt: skip
         await nursery.start(pool.run)
 

@@ -37,7 +37,7 @@ async def test_a_recipe_does_what_its_table_says(title: str, tmp_path: Path, mon
     files = {NAMES[language]: text for language, text in BLOCK.findall(RECIPES[title])}
 
     async with running_daemon(tmp_path, files) as daemon, daemon.session(cwd=str(tmp_path / "work")) as client:
-        assert daemon.parts.files.active.diagnostics == []
+        assert daemon.parts.reloader.active.diagnostics == []
         for event, payload, verdict, text in ROW.findall(RECIPES[title]):
             decision = await client.fire(event, **json.loads(payload))
 

@@ -110,7 +110,7 @@ async def settled(daemon: Daemon, installers: Installers | None = None) -> None:
     if installers is not None:
         installers.may_begin.set()
     await daemon.parts.environments.settle()
-    await daemon.parts.files.reload()
+    await daemon.parts.reloader.reload()
 
 
 async def in_use(client: Client) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ async def test_a_named_interpreter_runs_its_own_source_alone(tmp_path: Path) -> 
     guard = GUARD.format(imports="import answers", tool="named", reason="f'{sys.prefix} {answers.WORD} {sys.started}'")
     files = {"hooks.toml": f'{NAMED}isolation = "strict"\n', "named.py": guard, "hooks.d/plain.py": PLAIN}
     async with daemon_in(tmp_path, files) as (daemon, client):
-        assert daemon.parts.files.active.diagnostics == []
+        assert daemon.parts.reloader.active.diagnostics == []
         assert (await client.fire_tool("plain"))["reason"] != str(tmp_path)
         named = await client.fire_tool("named")
         assert named["reason"] == f"{tmp_path}/place/.venv theirs in a worker"
@@ -141,7 +141,7 @@ async def test_a_named_interpreter_runs_its_own_source_alone(tmp_path: Path) -> 
         # What is installed there is another environment.
         (packages / "further.py").write_text("")
         (packages / "answers.py").write_text("WORD = 'newer'\n")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         assert "newer" in (await client.fire_tool("named"))["reason"]
         await until(lambda: len(daemon.parts.environments.status()) == 1)
 
@@ -152,14 +152,14 @@ async def test_a_named_interpreter_runs_its_own_source_alone(tmp_path: Path) -> 
 
         # What it lacks is said, with what to do.
         daemon.write("named.py", guard.replace("import answers", "import answers, nothing_of_that_name"))
-        await daemon.parts.files.reload()
-        assert f"environment {tmp_path}/place/.venv lacks it" in str(daemon.parts.files.active.diagnostics[0])
+        await daemon.parts.reloader.reload()
+        assert f"environment {tmp_path}/place/.venv lacks it" in str(daemon.parts.reloader.active.diagnostics[0])
         daemon.write("named.py", guard)
 
         # Without the table it runs in the daemon's own environment, where it fails: the last good version stays.
         daemon.write("hooks.toml", '[[source]]\npath = "named.py"\n')
-        await daemon.parts.files.reload()
-        assert 'dependencies = ["answers"]' in str(daemon.parts.files.active.diagnostics[0])
+        await daemon.parts.reloader.reload()
+        assert 'dependencies = ["answers"]' in str(daemon.parts.reloader.active.diagnostics[0])
         assert "edited" in (await client.fire_tool("named"))["reason"]
 
 
@@ -212,7 +212,7 @@ async def test_what_a_block_requires_is_made_once_and_meanwhile_its_gate_denies(
         first = await client.fire_tool("made")
         (shown,) = (await client.call("status"))["environments"]
         await settled(daemon, installers)
-        assert daemon.parts.files.active.diagnostics == []
+        assert daemon.parts.reloader.active.diagnostics == []
         assert (await client.fire_tool("made"))["reason"] == "forty-two"
         assert (await client.fire_tool("other"))["reason"] == "forty-two"
         assert [(one["requires"], one["users"]) for one in await in_use(client)] == [(["answers<2"], 2)]
@@ -233,8 +233,8 @@ async def test_what_cannot_be_made_keeps_the_last_good_version(
         await settled(daemon, installers)
         installers.may_begin = trio.Event()
         daemon.write("hooks.d/made.py", made("answers==3.0"))
-        await daemon.parts.files.reload()
-        being_made = str(daemon.parts.files.active.diagnostics[0])
+        await daemon.parts.reloader.reload()
+        being_made = str(daemon.parts.reloader.active.diagnostics[0])
         meanwhile = await client.fire_tool("made")
         await settled(daemon, installers)
         failed = await client.call("status")
@@ -320,7 +320,7 @@ async def test_a_lock_is_what_is_installed_and_trusted(tmp_path: Path, wheels: P
         assert {one["state"] for one in daemon.parts.environments.status()} <= {"in use"}
         await client.call("trust", folder=str(project))
         await settled(daemon)
-        assert "could not be made" in str(daemon.parts.files.active.diagnostics)
+        assert "could not be made" in str(daemon.parts.reloader.active.diagnostics)
 
 
 async def test_a_file_with_a_block_and_an_interpreter_has_neither(tmp_path: Path, wheels: Path) -> None:

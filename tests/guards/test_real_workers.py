@@ -98,7 +98,7 @@ async def test_a_guard_whose_detectors_are_missing_denies_and_says_what_to_insta
 
     async with running_daemon(tmp_path, {"hooks.d/secrets.py": text}) as daemon, daemon.session() as client:
         decision = await client.fire_tool("Bash", command="ls")
-        problems = [str(one) for one in daemon.parts.files.active.diagnostics]
+        problems = [str(one) for one in daemon.parts.reloader.active.diagnostics]
 
     assert (decision["verdict"], decision["cause"]) == ("deny", "load")
     assert "pip install 'hooklatch[guards-secrets]'" in " ".join(problems)

@@ -33,7 +33,7 @@ async def test_what_agents_did_passes_but_for_what_is_listed(tmp_path: Path) -> 
     asked = 0
 
     async with running_daemon(tmp_path, {f"hooks.d/{name}.py": read_guard_source(name) for name in judging}) as daemon:
-        assert daemon.parts.files.active.diagnostics == []
+        assert daemon.parts.reloader.active.diagnostics == []
         for case in recorded(transcript):
             decision = await daemon.parts.dispatcher.fire(case.params, None)
             assert [one.message for one in decision.outcomes if one.cause not in (None, "policy")] == []

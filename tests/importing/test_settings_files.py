@@ -140,7 +140,7 @@ async def test_a_file_that_loses_an_entry_keeps_what_was_in_force(tmp_path: Path
         daemon.session() as client,
     ):
         daemon.write("hooks.d/s.json", (PRE % GUARD).replace("PreToolUse", "Nonsense"))
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         before = await client.fire_tool("Bash", command="ls")
         await admin.call("reload")
         after = await client.fire_tool("Bash", command="ls")

@@ -85,7 +85,7 @@ def pool_of(worker: Scripted) -> Pool:
         await trio.sleep_forever()
 
     zygote = SimpleNamespace(fork=fork)
-    pool = Pool(wire.Source("module", "guard"), 1, zygote, PoolLimits(workers=1), begin=str)  # type: ignore[arg-type]
+    pool = Pool(wire.Source("module", "guard"), 1, zygote, PoolLimits(workers=1), on_busy=str)  # type: ignore[arg-type]
     pool._idle.append(PoolWorker(worker.held))
     return pool
 

@@ -447,7 +447,7 @@ async def test_pools_of_one_zygote_share_no_fate(tmp_path: Path) -> None:
     async with running_pool(tmp_path / "a", WORKADAY) as workers, trio.open_nursery() as nursery:
         other = Pool(
             workers.pool.source, 2, workers.zygote, workers.pool.limits,
-            wire.LoadCode(WORKADAY.encode(), str(tmp_path)), begin=str,
+            wire.LoadCode(WORKADAY.encode(), str(tmp_path)), on_busy=str,
         )  # fmt: skip
         await nursery.start(other.run)
         before = set(other.status()["pids"])

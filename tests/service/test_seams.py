@@ -93,7 +93,7 @@ async def test_a_fire_keeps_the_guards_of_where_it_began_while_its_session_moves
             # Written anew with the same content: it has to be looked at before the fire, which then waits.
             (tmp_path / "a" / ".hooklatch" / "hooks.d" / "A.py").write_text(GUARD.format(tool="A"))
             payload = {"tool_name": "A", "tool_input": {}}
-            async with daemon.parts.files._lock:  # as long as another reload lasts
+            async with daemon.parts.reloader._lock:  # as long as another reload lasts
                 fired = await client.send("fire", event="pre_tool_use", payload=payload)
                 await client.call("session.update", cwd=here.path("$none"))
             with trio.fail_after(10):

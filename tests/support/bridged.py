@@ -150,5 +150,5 @@ class Bridged:
 def bridged(folder: Path) -> Generator[Bridged]:
     """Run the daemon beside the tests of a file."""
     with daemon_in_thread(folder, {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}) as daemon:
-        assert daemon.parts.files.active.diagnostics == []
+        assert daemon.parts.reloader.active.diagnostics == []
         yield Bridged(daemon)

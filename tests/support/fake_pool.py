@@ -61,7 +61,7 @@ class FakePool(Pool):
     """What a pool of one build does, as its caller sees it; it never runs out of workers, and never starts one."""
 
     def __init__(self, functions: Mapping[str, Function], source: wire.Source = NO_SOURCE, build: int = 1) -> None:
-        super().__init__(source, build, None, PoolLimits(), begin=str)  # type: ignore[arg-type]  # nothing is forked
+        super().__init__(source, build, None, PoolLimits(), on_busy=str)  # type: ignore[arg-type]  # nothing is forked
         self.functions = functions
 
     def begin(self, call: Call, fire: FireContext, deadline: float) -> None:
@@ -138,7 +138,7 @@ class FakeSources(Sources):
         return unit
 
 
-class FakeFiles(Reloader):
+class FakeReloader(Reloader):
     """Finds no packages: they are looked for in a thread, for which a clock that jumps does not wait."""
 
     find_packages = staticmethod(lambda _: Discovery())
@@ -281,7 +281,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=ZygoteClient(owns_process=False),
         environments="/nowhere/environments", bus=Bus(),
         supervisors=(), end=None, places={"admin": "/nobody/admin.sock"},
-        make_sources=partial(FakeSources, place), make_files=FakeFiles,
+        make_sources=partial(FakeSources, place), make_reloader=FakeReloader,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
         for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions.timers):

@@ -73,7 +73,7 @@ async def running_pool(
                 zygote,
                 PoolLimits(**limits),
                 wire.LoadCode(text.encode(), str(folder)),
-                begin=watch.begin,
+                on_busy=watch.begin,
             )
             pools[pool.source.location, 1] = pool
             await nursery.start(pool.run)

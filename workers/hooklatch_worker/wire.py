@@ -3,7 +3,7 @@
 A frame is a big-endian 32-bit length and one msgpack document.  The daemon and a worker share a private stream
 socket; the daemon and the zygote share a socket that keeps messages apart, beside which file descriptors
 travel.  Every message of a call carries `(generation, call_id)`: a late answer of an
-earlier worker can never be taken for the present one's (pebble #153).  Nothing here is ever unpickled.
+earlier worker can never be taken for the present one's.  Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -209,13 +209,13 @@ class SourceLoaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True):
-    """Worker to daemon: the source is not imported; `is_refused` if it tried to run a file outside of its build."""
+    """Worker to daemon: the source is not imported; `is_outside` if it tried to run a file outside of its build."""
 
     generation: int
     message: str
     file: str
     line: int
-    is_refused: bool = False
+    is_outside: bool = False
 
 
 class CallAnswered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):
@@ -315,7 +315,7 @@ class FrameReader(msgspec.Struct, eq=False):
     """Splits a stream of bytes into the bodies of frames.
 
     Give `take` the received bytes, then take bodies until there is none.  A frame that arrived whole is not copied.
-    `held` are the bytes beyond the last body that was taken.
+    `held` is the buffer whose bytes from `_begin` on are not taken yet; empty if there are none.
     """
 
     held: bytes | bytearray = b""

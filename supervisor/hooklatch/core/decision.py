@@ -3,7 +3,7 @@
 `next_calls()` returns the calls to start now: one, several where their order cannot matter, or none when the fire is
 settled.  `receive()` takes a call's outcome.  `decide()` returns the decision.
 
-    start(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
+    start_machine(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
 
 Outcomes of calls that run at the same time may come in any order, and are taken in firing order: an early outcome waits
 for those before it.  So the decision is the same as if the hooks had been called in order.  A hook that was called
@@ -193,7 +193,7 @@ class Machine:
     def fail(self, call: Call, cause: Cause, message: str) -> None:
         """Take a failure of a hook that counts; it passes unless the model denies."""
 
-    def settle(
+    def set_verdict(
         self, verdict: DecisionVerdict, hook: Hook | None = None, reason: str | None = None, cause: Cause = "policy"
     ) -> None:
         self.verdict = verdict

@@ -18,7 +18,6 @@ Cause = Literal[
 ]  # fmt: skip
 # What ran otherwise than it was judged: see `call_ledger`.
 Mismatch = Literal["overruled", "unasked", "altered"]
-# Causes that may pass: the fault is temporary, not the hook's or the request's.
 HealthWord = Literal["ready", "red", "draining"]
 EngineFaultKind = Literal[
     "away", "refused", "empty", "behind", "rewritten", "shared"
@@ -27,6 +26,7 @@ FindingReason = Literal[
     "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "failing", "state",
     "suspended", "fleet", "calls",
 ]  # fmt: skip
+# Causes that may pass: the fault is temporary, not the hook's or the request's.
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 
@@ -34,8 +34,8 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The end of one call.
 
     The part that ran the call sets the `cause`, and if that is "policy" the `answer` (JSON, empty for no opinion).
-    Then the machine reads the answer, and adds the hook and its verdict.  Until then the outcome is "unread".  A
-    decision that did not wait for it lists it as "unawaited".
+    Then the machine reads the answer, and adds the hook and its verdict.  Until then the outcome is "unread"; without
+    an opinion it may be "answered" at once.  A decision that did not wait for it lists it as "unawaited".
 
     `last` says that the answer ended the chain.  `message` is then its reason.  `name` is the hook's full name, if its
     layer and id are ambiguous.  `command` is a shell hook's.  `began_ms` is when it was called, from the fire's begin.

@@ -256,7 +256,7 @@ class GateMachine(Machine):
     ) -> None:
         self.is_settled = True
         self.payload = kept_payload or self.original
-        self.settle(verdict, hook, reason, cause)
+        self.set_verdict(verdict, hook, reason, cause)
         if kept_payload is not None:
             self.patch = self._changes()
 
@@ -265,11 +265,11 @@ class GateMachine(Machine):
         opinions, final = self.opinions_in_order(), self.payload.version
         for opinion in opinions:
             if opinion.answer.verdict == "ask":
-                self.settle("ask", opinion.hook, opinion.answer.reason)
+                self.set_verdict("ask", opinion.hook, opinion.answer.reason)
                 return
         for opinion in opinions:
             if opinion.answer.verdict == "allow" and opinion.version == final:
-                self.settle("allow", opinion.hook, opinion.answer.reason or None)
+                self.set_verdict("allow", opinion.hook, opinion.answer.reason or None)
                 return
 
     def _changes(self) -> dict[str, msgspec.Raw] | None:
@@ -285,7 +285,7 @@ class NotifyMachine(Machine):
 
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "halt" and self.decider is None:
-            self.settle("halt", call.hook, answer.reason)
+            self.set_verdict("halt", call.hook, answer.reason)
         if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
             self.is_settled = True
 
@@ -300,7 +300,7 @@ class AmendMachine(Machine):
         if answer.patch:
             self._take(answer.patch)
         if answer.verdict == "halt":
-            self.settle("halt", call.hook, answer.reason)
+            self.set_verdict("halt", call.hook, answer.reason)
         if answer.last or answer.verdict == "halt":
             self.is_settled = True
 
@@ -320,6 +320,6 @@ class ClaimMachine(Machine):
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "claim":
             self.value = answer.value
-            self.settle("claim", call.hook, answer.reason or None)
+            self.set_verdict("claim", call.hook, answer.reason or None)
         if answer.last or answer.verdict == "claim":
             self.is_settled = True

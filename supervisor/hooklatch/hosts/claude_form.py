@@ -87,8 +87,8 @@ def build_permission(decision: FireDecision, text: str, *, is_refused: bool) -> 
     permission: dict[str, Any] = {}
     if decision.verdict in ("allow", "ask"):
         permission["permissionDecision"] = decision.verdict
-        if reason := explain_decision(decision):
-            permission["permissionDecisionReason"] = reason
+        if text:
+            permission["permissionDecisionReason"] = text
     if decision.patch and "tool_input" in decision.patch:
         permission["updatedInput"] = decode_patch(decision)["tool_input"]
     return permission

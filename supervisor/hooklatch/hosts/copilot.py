@@ -168,7 +168,7 @@ def build_copilot_answer(name: str, decision: FireDecision, text: str, *, is_ref
     else:
         if decision.verdict != "pass":
             answer = {"permissionDecision": decision.verdict}
-            answer |= {"permissionDecisionReason": reason} if (reason := explain_decision(decision)) else {}
+            answer |= {"permissionDecisionReason": text} if text else {}
         if "tool_input" in (patch := decode_patch(decision)):
             answer["modifiedArgs" if is_camel else "updatedInput"] = patch["tool_input"]
     if not answer or is_camel:

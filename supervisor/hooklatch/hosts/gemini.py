@@ -95,7 +95,7 @@ class Gemini(Host):
                 answer |= {"continue": False, "stopReason": text}
         elif native.is_gate:
             if verdict != "pass":
-                answer |= {"decision": verdict} | ({"reason": reason} if (reason := explain_decision(decision)) else {})
+                answer |= {"decision": verdict} | ({"reason": text} if text else {})
             if "tool_input" in (patch := decode_patch(decision)):
                 specific["tool_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":

@@ -48,7 +48,7 @@ Kind: TypeAlias = Literal["gate", "context", "notify"]
 Call: TypeAlias = Literal["begins", "goes_on", "ends"]
 
 GATE_LIMIT: Final = 610.0  # seconds: a fire may take 600, and our refusal has to come before the host goes on
-MARGIN: Final = 5.0  # seconds between our own deadline and the host's
+HOST_MARGIN: Final = 5.0  # seconds between our own deadline and the host's
 CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event that can refuse nothing
 FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 ABOUT_TOOLS: Final = ("pre_tool_use", "permission_request")  # at other gates the person reads the reason itself
@@ -92,7 +92,7 @@ class HostEventSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many seconds a forwarder waits for the daemon; 0 if it only hands the event over."""
         if self.kind == "notify":
             return 0.0
-        margin = min(MARGIN, self.limit / 4)
+        margin = min(HOST_MARGIN, self.limit / 4)
         if self.kind == "gate" or "resume" in self.enforces:  # whether to keep working may take a run of the tests
             return self.limit - margin
         return min(CONTEXT_WAIT, self.limit - margin)

@@ -64,20 +64,20 @@ class BegunCall(msgspec.Struct, eq=False):
 class Pool:
     """The pool of one build: it runs the callbacks of a source in its workers.
 
-    It calls `begin` with itself when a worker starts to import, and when one starts to work after a `rest`.
+    It calls `on_busy` with itself when a worker starts to import, and when one starts to work after a `rest`.
     """
 
     def __init__(
         self, source: wire.Source, build: int, zygote: ZygoteClient, limits: PoolLimits, code: wire.LoadCode = NO_CODE,
-        *, begin: Callable[[Pool], object],
+        *, on_busy: Callable[[Pool], object],
     ) -> None:  # fmt: skip
         self.source = source
         self.build = build
         self.name = f"{source.location} (build {build})"
         self.limits = limits
         self.fault: str | None = None  # why no worker of this build may decide any more
-        self._begin = partial(begin, self)
-        self._starter = WorkerStarter(source, zygote, code, self._begin)
+        self._on_busy = partial(on_busy, self)
+        self._starter = WorkerStarter(source, zygote, code, self._on_busy)
         self.workers = Supervisor("workers")
         self._idle: list[PoolWorker] = []
         self._alarm = trio.CancelScope()
@@ -240,10 +240,10 @@ class Pool:
     def _set_alarm(self, deadline: float) -> None:
         # It is only ever moved forward here; one that rings too early finds nothing due and is set anew.
         self._alarm.deadline = deadline
-        self._begin()
+        self._on_busy()
 
     def rest(self) -> bool:
-        """Return whether no call is under way. If so, the next one sets the alarm anew, and so calls `begin`."""
+        """Return whether no call is under way. If so, the next one sets the alarm anew, and so calls `on_busy`."""
         if self._busy or self._queue.waiting:
             return False
         self._alarm.deadline = math.inf
@@ -376,7 +376,7 @@ class Pool:
     def _start_failed(self, error: Exception) -> None:
         self._restarts.record_failure(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
-        if isinstance(error, SourceLoadError) and error.is_other:
+        if isinstance(error, SourceLoadError) and error.is_outside:
             # The workers that decide now and this one would not decide alike: so none decides until it is built anew.
             self.fault = f"{error}; put it back as it was, or take what is there now: hooklatch reload"
             self._queue.refuse_all(CallOutcome(cause="load", message=self.fault))

@@ -37,7 +37,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     source: wire.Source
     zygote: ZygoteClient
     code: wire.LoadCode
-    begin: Callable[[], object]  # called when a worker begins to import
+    on_busy: Callable[[], object]  # called when a worker begins to import
     first: wire.SourceLoaded | None = None  # what the worker that proved this build reported
     loading: dict[PoolWorker, None] = {}
     started: int = 0
@@ -60,7 +60,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
     async def _start_once(self, limits: PoolLimits) -> tuple[PoolWorker, wire.SourceLoaded]:
         worker = PoolWorker(await self.zygote.fork(self.source, limits.worker), may_emit=limits.may_emit)
         self.loading[worker] = None
-        self.begin()
+        self.on_busy()
         try:
             with trio.fail_after(limits.load_timeout):
                 loaded = await worker.load(msgspec.structs.replace(self.code, is_open=self.first is None))
@@ -98,7 +98,7 @@ class WorkerStarter(msgspec.Struct, eq=False):
         elif self.source.kind == "file" and loaded.files != self.first.files:
             difference = describe_source_difference(self.first, loaded)
             text = f"a worker ran other files than the one that proved this build: {difference}"
-            raise SourceLoadError(text, is_other=True)
+            raise SourceLoadError(text, is_outside=True)
 
     def _validate_build(self, loaded: wire.SourceLoaded) -> wire.BuildFiles:
         """Return the build that the first worker reports, if it is valid, since a worker is not trusted.

@@ -52,14 +52,14 @@ call_ids = itertools.chain.from_iterable(map(BATCH.unpack, map(os.urandom, itert
 
 
 class SourceLoadError(Exception):
-    """A worker could not import its source. `is_other` says that it met files that are not those of its build."""
+    """A worker could not import its source. `is_outside` says that it met files that are not those of its build."""
 
-    def __init__(self, message: str, file: str = "", line: int = 0, *, is_other: bool = False) -> None:
+    def __init__(self, message: str, file: str = "", line: int = 0, *, is_outside: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}" if file else message)
         self.message = message
         self.file = file
         self.line = line
-        self.is_other = is_other
+        self.is_outside = is_outside
 
 
 class ForkingProcess(Protocol):
@@ -183,7 +183,7 @@ class PoolWorker:
             case wire.SourceLoaded(generation) if generation == self.generation:
                 return message
             case wire.LoadFailed(generation) if generation == self.generation:
-                raise SourceLoadError(message.message, message.file, message.line, is_other=message.is_refused)
+                raise SourceLoadError(message.message, message.file, message.line, is_outside=message.is_outside)
             case _:
                 raise SourceLoadError("the worker sent an unexpected message")
 
@@ -399,7 +399,7 @@ class PoolWorker:
         return f"the worker exited with code {code}" if code >= 0 else f"the worker was killed by signal {-code}"
 
     def kill(self, reason: str) -> None:
-        """Kill the worker now.  `watch` notices its death, and its descriptors are closed after that."""
+        """Kill the worker now.  Its pool notices its death, and its descriptors are closed after that."""
         if not self.is_dead:
             self.kill_reason = self.kill_reason or reason
             self.process.kill()

@@ -332,13 +332,13 @@ async def load_everything(parts: DaemonComponents, fault: str | None) -> None:
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
     clear_scratch(os.path.dirname(parts.state.path))
-    parts.fleet.restore(parts.files.active.plan.main.settings)
+    parts.fleet.restore(parts.reloader.active.plan.main.settings)
     for name in parts.state.fleet_switches:
         parts.fleet.record_attempt("a switch in the state file", name)
     parts.suspensions.restore()
-    if parts.files.active.plan.main.settings.keeps_state:
+    if parts.reloader.active.plan.main.settings.keeps_state:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
-    await parts.files.reload()
+    await parts.reloader.reload()
     if parts.fleet.loaded is not None:
         await parts.fleet.loaded.clean()

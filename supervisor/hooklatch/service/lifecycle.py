@@ -86,7 +86,7 @@ class DaemonLifecycle:
     async def _reload(self) -> None:
         async with self._reload_lock:
             await self._notifier.reloading()
-            reloaded = await self._administration.reload(NOTHING)
+            reloaded = await self._administration.reload_all(NOTHING)
             if not self._dispatcher.is_draining:
                 await self._notifier.ready(f"revision {reloaded['revision']}")
 

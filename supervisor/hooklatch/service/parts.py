@@ -36,10 +36,10 @@ from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.dispatch.calls import HookRunner, HookRunners
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireGenerations
+from hooklatch.service.dispatch.runners import HookRunner, HookRunners
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import ProjectRegistry
@@ -91,7 +91,7 @@ class DaemonComponents:
         is_trial: bool = False,
         load_seconds: float = math.inf,
         make_sources: Callable[..., Sources] = Sources,
-        make_files: Callable[..., Reloader] = Reloader,
+        make_reloader: Callable[..., Reloader] = Reloader,
     ) -> None:
         self.state, self.record, self.bus, self.zygote = state, record, bus, zygote
         self.hint, self._is_trial = ReloadHint(), is_trial
@@ -128,42 +128,42 @@ class DaemonComponents:
             ContributionSlot[Contribution]("notifications", Contribution, self._make_part, has_notifiers),
         ]
 
-        self.files = make_files(
+        self.reloader = make_reloader(
             first, self.sources, self.registries, state, self.projects, self.fleet,
             on_declared=self.notes.note_file, on_reloaded=self._note_reload, on_settings=self._take_settings,
         )  # fmt: skip
-        self.file_watch = FileWatch(self.files, self.hint)
+        self.file_watch = FileWatch(self.reloader, self.hint)
         self.places = {**places, "config": first.main.path, "state": state.path}
         self.suspensions = Suspensions(state, self.notes.note_operation)
 
         # Fires.
-        self.dialects = Dialects(installed, self.files)
+        self.dialects = Dialects(installed, self.reloader)
         self.dispatcher = self.make_dispatcher(pools)
         self.native = DialectDispatcher(self.dispatcher)
 
         # What clients request.
         operations = Operations(self.notes.note)
-        registrar = Registrar(self.registries, self.files, self.sources, self.dialects)
+        registrar = Registrar(self.registries, self.reloader, self.sources, self.dialects)
         self.hook_methods = HookMethods(
-            registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
+            registrar=registrar, registries=self.registries, reloader=self.reloader, sources=self.sources, state=state,
             breakers=self.breakers, faults=faults, fleet=self.fleet, operations=operations,
         )  # fmt: skip
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
-            files=self.files, dialects=self.dialects, dialect_dispatcher=self.native, bus=self.bus,
+            reloader=self.reloader, dialects=self.dialects, dialect_dispatcher=self.native, bus=self.bus,
             permits=self.permits, record=record, fleet=self.fleet, asks=self.asks,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
-            asks=self.asks, statistics=self.statistics, files=self.files, file_watch=self.file_watch,
+            asks=self.asks, statistics=self.statistics, reloader=self.reloader, file_watch=self.file_watch,
             sources=self.sources, projects=self.projects, record=record, state=state, shared_state=self.shared_state,
             fleet=self.fleet, products=self.products,
             supervisors=supervisors, places=self.places, start=start,
             started=time.time(),
         )  # fmt: skip
         self.administration = Administration(
-            files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, registries=self.registries,
+            reloader=self.reloader, breakers=self.breakers, dispatcher=self.dispatcher, registries=self.registries,
             fleet=self.fleet, operations=operations, end=end,
         )  # fmt: skip
 
@@ -171,7 +171,7 @@ class DaemonComponents:
             from hooklatch.service.api.operator_methods import OperatorMethods
 
             return OperatorMethods(
-                files=self.files, record=record, projects=self.projects, registries=self.registries, state=state,
+                reloader=self.reloader, record=record, projects=self.projects, registries=self.registries, state=state,
                 suspensions=self.suspensions, asks=self.asks, fleet=self.fleet, operations=operations,
             ).methods  # fmt: skip
 
@@ -202,7 +202,7 @@ class DaemonComponents:
         )  # fmt: skip
         return Dispatcher(
             self.registries, runners, self.generations, self.statistics,
-            projects=ProjectFreshness(self.projects, self.files, self.file_watch, self.registries.take_settings),
+            projects=ProjectFreshness(self.projects, self.reloader, self.file_watch, self.registries.refresh),
             suspensions=self.suspensions, asks=self.asks, record=self.record,
             state=self.shared_state, audience=self.bus, budget=self.budget,
         )  # fmt: skip

@@ -77,7 +77,7 @@ async def settle_environments(parts: DaemonComponents) -> None:
     """Wait until the environments of all sources are made, and load the hooks of those that were."""
     if parts.environments.is_making:
         await parts.environments.settle()
-        await parts.files.reload()
+        await parts.reloader.reload()
 
 
 def write_source_config(paths: Sequence[str], scratch: str, *, settings: str = "") -> str:

@@ -202,17 +202,17 @@ class LoadedHooks:
         from hooklatch.service.loading.plan import EVERYTHING
         from hooklatch.service.loading.reloader import ReloadRequest
 
-        if (before := await parts.files.stamps()) != self._seen:
-            await parts.files.reload(ReloadRequest(EVERYTHING))
+        if (before := await parts.reloader.stamps()) != self._seen:
+            await parts.reloader.reload(ReloadRequest(EVERYTHING))
             await settle_environments(parts)
             # The stamps from before the reload: a file that was written during it is reloaded by the next fire.
-            self._seen = {path: before.get(path, now) for path, now in (await parts.files.stamps()).items()}
+            self._seen = {path: before.get(path, now) for path, now in (await parts.reloader.stamps()).items()}
         check_loaded(parts)
         return await fire_event(event, only, parts)
 
 
 def check_loaded(parts: DaemonComponents) -> None:
-    if wrong := parts.files.active.diagnostics:
+    if wrong := parts.reloader.active.diagnostics:
         raise HooksLoadError("\n".join(map(str, wrong)))
 
 

@@ -180,7 +180,7 @@ def imported(data: object, name: str = "settings.json") -> str:
 
 
 async def fire_bash(daemon: Daemon) -> dict[str, Any]:
-    assert daemon.parts.files.active.diagnostics == []
+    assert daemon.parts.reloader.active.diagnostics == []
     async with daemon.session(cwd=str(daemon.folder)) as client:
         return await client.fire_tool("Bash", command="ls")
 

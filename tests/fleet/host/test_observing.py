@@ -136,13 +136,13 @@ async def test_its_end_holds_for_hooks_that_a_reload_has_brought_back(tmp_path: 
         for path in texts:
             path.chmod(0o600)
             path.write_bytes(b"")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         await contact.apply_denial()
         assert not fleet_of(daemon).layer.observing
 
         for path, data in texts.items():
             path.write_bytes(data)
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         assert fleet_of(daemon).layer.observing
 
         shift = 2 * HOUR
@@ -267,7 +267,7 @@ async def test_the_word_of_a_key_that_was_taken_away_is_no_leave_to_observe(tmp_
 
         table = (daemon.folder / "hooks.toml").read_text()
         daemon.write("hooks.toml", table.replace(thief.public, own))
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
 
         await until(lambda: not fleet_of(daemon).layer.observing)
         assert await decided(daemon) == ENFORCED
@@ -292,7 +292,7 @@ async def test_what_is_not_what_was_signed_denies_though_it_was_to_observe(tmp_p
         for path in (kept / "guards.py", kept.with_suffix(".json")):
             path.chmod(0o600)
             path.write_text("")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
 
         assert "the active policy 'default' cannot be proven" in await decided(daemon, "Read")
 

@@ -158,7 +158,7 @@ async def test_what_is_changed_in_a_running_daemon_denies_and_is_mended_by_the_l
 
         for damage in (damage for what, damage in DAMAGES.items() if what.startswith(OF_FILES)):
             damage(tmp_path / "state" / "fleet")
-            await daemon.parts.files.reload()
+            await daemon.parts.reloader.reload()
 
             assert "fleet/policy" in await decided(daemon, "Read")
             now = await link.call("fleet_follow", manifests=[])
@@ -193,7 +193,7 @@ async def test_a_worker_imports_nothing_but_what_was_signed_before_anybody_looks
     publisher = Publisher()
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link, daemon.session() as client:
         await brought(link, publisher.publish({**FILES, "guards.py": guards}))
-        async with daemon.parts.files._lock:  # no reload looks at the files meanwhile
+        async with daemon.parts.reloader._lock:  # no reload looks at the files meanwhile
             for damage in ("REASON = ''\n", "REASON = 'own'\n"):
                 rewrite(bundle(tmp_path / "state" / "fleet") / "helper.py", damage)
                 await replace_workers(daemon)

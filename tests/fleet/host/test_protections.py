@@ -141,11 +141,11 @@ async def test_no_override_reaches_it(daemon: Daemon, publisher: Publisher) -> N
     config = (daemon.folder / "hooks.toml").read_text()
     for name in ("fleet/no-other", "no-other"):
         daemon.write("hooks.toml", f'{config}\n[[override]]\nid = "{name}"\nenabled = false\nobserve = true\n')
-        await daemon.parts.files.reload()
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
+        await daemon.parts.reloader.reload()
 
         assert await decided(daemon) == "fleet/no-other: fleet"
-        assert any("which cannot be overridden" in str(one) for one in daemon.parts.files.active.diagnostics)
+        assert any("which cannot be overridden" in str(one) for one in daemon.parts.reloader.active.diagnostics)
     assert await attempts(daemon) == [("override", "fleet/no-other"), ("override", "no-other")]
 
 

@@ -95,7 +95,7 @@ async def test_who_leaves_before_the_answer_is_recorded_all_the_same(daemon: Dae
         (daemon.folder / "hooks.d/more.py").unlink()
         async with daemon.administrator() as hasty:
             await hasty.send("reload", accept_removed=True)
-            while daemon.parts.files.active.plan.removed == []:
+            while daemon.parts.reloader.active.plan.removed == []:
                 await trio.lowlevel.checkpoint()
         found = await recorded(client)
 

@@ -219,7 +219,7 @@ async def test_a_client_that_only_logs_raises_no_alarm(daemon: Daemon) -> None:
 
 async def test_calls_whose_clients_left_are_not_held_without_end(daemon: Daemon) -> None:
     await report(daemon, "PreToolUse", "1", "ls")
-    calls = daemon.parts.dispatcher.calls
+    calls = daemon.parts.dispatcher.call_watch
     ((fire, _),) = calls._asked
 
     for _ in range(MAX_ASKED):

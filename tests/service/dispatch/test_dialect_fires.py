@@ -178,7 +178,7 @@ feeds = [{ event = "pre_tool_use", keys = { tool = "tool_name", args = "tool_inp
 """
 
     async with running_daemon(tmp_path, {**FILES, "hooks.toml": FILES["hooks.toml"] + table}) as daemon:
-        diagnostics = [str(found) for found in daemon.parts.files.active.diagnostics]
+        diagnostics = [str(found) for found in daemon.parts.reloader.active.diagnostics]
         assert diagnostics == []
         client = await speak(daemon, "mine")
         decision = await client.call("fire", event="before_shell", payload={"tool": "bash", "args": {"command": "rm"}})
@@ -214,7 +214,7 @@ async def test_a_dialect_that_cannot_be_used_is_told_with_its_line(tmp_path: Pat
     table = '[[dialect]]\nname = "mine"\n[dialect.events]\nbefore = "pre_tool_uze"\n'
 
     async with running_daemon(tmp_path, {"hooks.toml": table}) as daemon:
-        diagnostic = daemon.parts.files.active.diagnostics[0]
+        diagnostic = daemon.parts.reloader.active.diagnostics[0]
 
     assert diagnostic.line == 1
     assert "pre_tool_use" in diagnostic.message

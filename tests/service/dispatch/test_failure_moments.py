@@ -360,7 +360,7 @@ async def test_a_broken_new_version_does_not_keep_the_good_one_from_new_workers(
     files = {"hooks.toml": SOURCE, "guard.py": GUARD.replace('deny("no")', "__import__('os')._exit(1)")}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         daemon.write("guard.py", "def broken(:\n")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
 
         for _ in range(3):
             crashed = await client.fire_tool("Bash")

@@ -158,7 +158,7 @@ async def test_a_new_version_of_its_file_lifts_it(tmp_path: Path) -> None:
         daemon.write("misbehaving.py", callbacks("misbehaving.py") + "\n# mended\n")
         async with daemon.administrator() as admin:
             await admin.call("subscribe", topics=["operations"])
-            await daemon.parts.files.reload()
+            await daemon.parts.reloader.reload()
             await admin.call("reload")
             released = [one for one in admin.announcements if one["kind"] == "released"]
             assert [one["why"] for one in released] == ["a new version of its file is active"]
@@ -172,7 +172,7 @@ async def test_a_broken_or_unrelated_change_does_not_lift_it(tmp_path: Path) -> 
         await quarantine(client)
         daemon.write("other.py", OTHER + "\n# changed\n")
         daemon.write("misbehaving.py", "def broken(:\n")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
 
         assert (await try_how(client, "well"))["cause"] == "quarantined"
 

@@ -131,7 +131,7 @@ async def test_a_gate_whose_client_left_while_its_projects_were_looked_up_is_rec
         looking.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr(daemon.parts.dispatcher._projects, "settle", look_for_ever)
+    monkeypatch.setattr(daemon.parts.dispatcher._projects, "find_current", look_for_ever)
     project = tmp_path / "project" / ".hooklatch"
     project.mkdir(parents=True)
     (project / "hooks.toml").write_text("")

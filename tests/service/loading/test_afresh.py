@@ -56,7 +56,7 @@ async def test_a_plain_reload_builds_every_source_afresh(daemon: Daemon) -> None
         before = dict(daemon.parts.sources.units)
         for name in ("one.txt", "two.txt"):
             daemon.write(name, "new")
-        await daemon.parts.files.reload()  # as the watch does
+        await daemon.parts.reloader.reload()  # as the watch does
         watched = dict(daemon.parts.sources.units)
         await admin.call("reload")
 

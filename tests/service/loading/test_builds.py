@@ -153,7 +153,7 @@ async def guarded(folder: Path) -> AsyncGenerator[Daemon]:
     put(folder, is_weak=False)
     config = '[isolation]\nif_unavailable = "report"\n' + "".join(tables)
     async with running_daemon(folder, {"hooks.toml": config}) as daemon:
-        assert [str(one) for one in daemon.parts.files.active.diagnostics] == []
+        assert [str(one) for one in daemon.parts.reloader.active.diagnostics] == []
         yield daemon
 
 
@@ -177,7 +177,7 @@ async def test_whatever_is_swapped_while_workers_start_they_decide_as_the_one_th
     async with guarded(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
         assert await decisions(client, times=1) == HELD
 
-        async with daemon.parts.files._lock:  # no reload takes the files of that moment
+        async with daemon.parts.reloader._lock:  # no reload takes the files of that moment
             for damage in (lambda: put(tmp_path, is_weak=True), lambda: remove(tmp_path)):
                 damage()
                 await replace_workers(daemon)
@@ -291,7 +291,7 @@ async def test_a_file_that_cannot_be_held_is_a_fault_that_says_why(tmp_path: Pat
             file.truncate(9 * 2**20)
 
     async with running_daemon(tmp_path, {"hooks.toml": config, "missing.py": "", **sources}) as daemon:
-        found = {Path(one.file).name: one.message for one in daemon.parts.files.active.diagnostics}
+        found = {Path(one.file).name: one.message for one in daemon.parts.reloader.active.diagnostics}
 
     assert found.keys() == said.keys()
     for name, text in said.items():
@@ -336,4 +336,4 @@ async def test_what_is_swapped_in_a_trusted_project_and_put_back_leaves_no_worke
             decisions = [await client.fire_tool("Bash") for _ in range(8)]
 
             assert {one["reason"] for one in decisions} == {"project"}
-            assert str(folder / "rules.json") in daemon.parts.files.digests()
+            assert str(folder / "rules.json") in daemon.parts.reloader.digests()

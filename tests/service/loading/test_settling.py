@@ -121,13 +121,13 @@ async def registered(client: Client) -> dict[str, Any]:
     ],
 )
 async def test_what_may_be_half_of_a_change_changes_nothing(daemon: Daemon, name: str, text: str) -> None:
-    files, pools = daemon.parts.files, daemon.parts.sources.pools
+    reloader, pools = daemon.parts.reloader, daemon.parts.sources.pools
     async with daemon.session() as client, daemon.administrator() as admin:
         before, built = await registered(client), set(pools)
         daemon.write(name, text)
 
         with pytest.raises(UnsettledError):
-            await files.reload(known=await files.stamps())
+            await reloader.reload(known=await reloader.stamps())
 
         assert await registered(client) == before
         assert await bash(client) == ("deny", "policy", "one")
@@ -136,12 +136,12 @@ async def test_what_may_be_half_of_a_change_changes_nothing(daemon: Daemon, name
 
 
 async def test_what_has_changed_since_it_was_looked_at_is_not_taken(daemon: Daemon) -> None:
-    files, view = daemon.parts.files, daemon.parts.registries.view
-    known = await files.stamps()
+    reloader, view = daemon.parts.reloader, daemon.parts.registries.view
+    known = await reloader.stamps()
     daemon.write("hooks.toml", CONFIG + TWO + HOOK.format(id="three"))
 
     with pytest.raises(UnsettledError):
-        await files.reload(known=known)
+        await reloader.reload(known=known)
 
     assert daemon.parts.registries.view is view
 
@@ -157,21 +157,21 @@ async def test_what_has_changed_since_it_was_looked_at_is_not_taken(daemon: Daem
 async def test_what_is_whole_is_taken_at_once(
     daemon: Daemon, name: str, text: str, added: list[str], changed: list[str]
 ) -> None:
-    files = daemon.parts.files
+    reloader = daemon.parts.reloader
     daemon.write(name, text)
 
-    taken = await files.reload(known=await files.stamps())
+    taken = await reloader.reload(known=await reloader.stamps())
 
     assert (taken["added"], sorted(taken["changed"]), taken["diagnostics"]) == (added, changed, [])
 
 
 async def test_what_lost_something_is_taken_when_it_stays_so(daemon: Daemon) -> None:
-    files = daemon.parts.files
+    reloader = daemon.parts.reloader
     daemon.write("hooks.toml", CONFIG + HOOK.format(id="one"))
     with pytest.raises(UnsettledError):
-        await files.reload(known=await files.stamps())
+        await reloader.reload(known=await reloader.stamps())
 
-    taken = await files.reload()
+    taken = await reloader.reload()
 
     assert (taken["removed"], taken["changed"]) == (["two"], ["one"])
 
@@ -184,7 +184,7 @@ async def test_the_watch_takes_what_is_whole_without_waiting_for_more(
         daemon.session() as client,
     ):
         await watching(client)
-        await until(lambda: daemon.parts.files.reloads["good"] == 2)  # that of the start, and the watch's first look
+        await until(lambda: daemon.parts.reloader.reloads["good"] == 2)  # that of the start, and the watch's first look
         monkeypatch.setattr("hooklatch.service.loading.watch.PATIENCE", 3600.0)
 
         daemon.write("guards.py", GUARDS.replace("one", "two"))
@@ -216,13 +216,13 @@ async def test_a_file_that_somebody_has_open_is_waited_for(tmp_path: Path, monke
 
 def count_of_looks(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Return how often the watch has looked at the files since."""
-    looks, files = count(), daemon.parts.files
+    looks, reloader = count(), daemon.parts.reloader
     last = [0]
 
     async def look() -> dict[str, Stamp]:
         last[0] = next(looks)
         return await stamps()
 
-    stamps = files.stamps
-    monkeypatch.setattr(files, "stamps", look)
+    stamps = reloader.stamps
+    monkeypatch.setattr(reloader, "stamps", look)
     return lambda: last[0]

@@ -103,7 +103,7 @@ async def test_a_file_that_declares_no_hook_is_taken_away_as_its_warning_says(tm
         before = await told(daemon)
         for name in (*BARE, "guard.py"):
             (tmp_path / "hooks.d" / name).unlink()
-        await daemon.parts.files.reload()  # as the watch does
+        await daemon.parts.reloader.reload()  # as the watch does
         async with daemon.administrator() as admin:
             wrong = [one["what"] for one in (await admin.call("status"))["wrong"]]
 
@@ -128,7 +128,7 @@ async def test_a_broken_file_is_not_taken_away_for_what_it_did_not_declare_befor
             path.symlink_to("nowhere")
         red, warned = await told(daemon)
         path.unlink()
-        await daemon.parts.files.reload()  # as the watch does
+        await daemon.parts.reloader.reload()  # as the watch does
         async with daemon.administrator() as admin:
             wrong = [one["what"] for one in (await admin.call("status"))["wrong"]]
 

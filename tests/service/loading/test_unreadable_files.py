@@ -179,10 +179,10 @@ async def test_a_first_start_denies_until_it_is_mended_and_no_reload_accepts_it(
 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         first = await said(daemon, client)
-        await daemon.parts.administration.reload()
+        await daemon.parts.administration.reload_all()
         reloaded = await said(daemon, client)
         mend(tmp_path)
-        await daemon.parts.administration.reload()
+        await daemon.parts.administration.reload_all()
         mended = await said(daemon, client)
 
     assert first == reloaded == ("deny", "load", True)
@@ -199,10 +199,10 @@ async def test_a_running_daemon_keeps_what_was_in_force_and_a_restart_denies(
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         for name in names:
             DAMAGES[name](tmp_path)
-            await daemon.parts.administration.reload()
+            await daemon.parts.administration.reload_all()
             running[name] = await said(daemon, client)
             mend(tmp_path)
-            await daemon.parts.administration.reload()
+            await daemon.parts.administration.reload_all()
             assert await said(daemon, client) == ("deny", "policy", False), name
 
     assert running == dict.fromkeys(names, ("deny", "policy", True))
@@ -210,7 +210,7 @@ async def test_a_running_daemon_keeps_what_was_in_force_and_a_restart_denies(
     for _ in range(2):
         async with running_daemon(tmp_path) as daemon, daemon.session() as client:
             first = await said(daemon, client)
-            await daemon.parts.administration.reload()
+            await daemon.parts.administration.reload_all()
 
             assert first == await said(daemon, client) == ("deny", "load", True)
 
@@ -248,8 +248,8 @@ async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_a
     async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.administrator() as admin:
         await admin.until_status(is_on_disk)  # else its thread would need a descriptor
         with no_descriptor_left():
-            await daemon.parts.administration.reload()
-        short = [str(one) for one in daemon.parts.files.active.diagnostics]
+            await daemon.parts.administration.reload_all()
+        short = [str(one) for one in daemon.parts.reloader.active.diagnostics]
         kept = await bash(client)
         await admin.until_status(is_green)  # by itself: no file has changed
 
@@ -281,7 +281,7 @@ async def test_what_vanished_denies_over_restarts_until_somebody_accepts_that(
         pass
     async with running_daemon(tmp_path, config=config) as daemon, daemon.session() as client:
         assert await said(daemon, client) == ("deny", "load", True)
-        await daemon.parts.administration.reload(EVERYTHING)
+        await daemon.parts.administration.reload_all(EVERYTHING)
         assert await said(daemon, client) == ("pass", None, False)
 
 
@@ -292,12 +292,12 @@ async def test_who_never_configured_anything_starts_green_and_an_empty_folder_th
     async with running_daemon(tmp_path, config="config/hooks.toml") as daemon, daemon.session() as client:
         new = await said(daemon, client)
         (tmp_path / "config/hooks.d").mkdir(parents=True)
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         empty = await said(daemon, client)
         (tmp_path / "config/hooks.d").rmdir()
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         gone = await said(daemon, client)
-        await daemon.parts.administration.reload(EVERYTHING)
+        await daemon.parts.administration.reload_all(EVERYTHING)
         accepted = await said(daemon, client)
 
     assert new == empty == accepted == ("pass", None, False)
@@ -359,10 +359,10 @@ async def test_a_plugin_whose_metadata_cannot_be_read_any_more_stays_as_it_was(t
     metadata = packages / "acme_unread-1.0.dist-info/entry_points.txt"
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         in_place_of(metadata.name, dangling)(metadata.parent)
-        await daemon.parts.administration.reload()
+        await daemon.parts.administration.reload_all()
         kept = await said(daemon, client)
         mend(packages)
-        await daemon.parts.administration.reload()
+        await daemon.parts.administration.reload_all()
         mended = await said(daemon, client)
 
     assert (kept, mended) == (("deny", "policy", True), ("deny", "policy", False))
@@ -401,13 +401,13 @@ async def test_permissions_that_are_lost_take_no_guard_away(tmp_path: Path, name
     with bound_by_permissions():
         async with running_daemon(tmp_path) as daemon, daemon.session() as client:
             first = await said(daemon, client)
-            await daemon.parts.administration.reload()
+            await daemon.parts.administration.reload_all()
             reloaded = await said(daemon, client)
             (tmp_path / name).chmod(sound)
-            await daemon.parts.administration.reload()
+            await daemon.parts.administration.reload_all()
             mended = await said(daemon, client)
             (tmp_path / name).chmod(mode)
-            await daemon.parts.administration.reload()
+            await daemon.parts.administration.reload_all()
             kept = await said(daemon, client)
 
     assert first == reloaded == ("deny", "load", True)

@@ -39,7 +39,7 @@ def uninstalled(folder: Path) -> None:
 
 
 async def hang_up(daemon: Daemon, admin: Client) -> None:
-    await daemon.parts.administration.reload(NOTHING)
+    await daemon.parts.administration.reload_all(NOTHING)
 
 
 async def reload(daemon: Daemon, admin: Client) -> None:
@@ -115,7 +115,7 @@ async def test_nothing_but_an_acceptance_takes_away_what_vanished(
         async with daemon.session(cwd=str(tmp_path)):
             await look("before", daemon, admin)
             vanish(tmp_path)
-            await daemon.parts.files.reload()  # as the watch does
+            await daemon.parts.reloader.reload()  # as the watch does
             await look("the watch", daemon, admin)
             for word, step in {"SIGHUP": hang_up, "reload": reload}.items():
                 await step(daemon, admin)
@@ -144,14 +144,14 @@ async def test_a_module_goes_with_an_edit_of_what_imports_it_and_comes_back_as_i
     files = {"hooks.toml": CONFIG, "guards.py": AT_THE_TOP, "lib.py": ""}
     async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin, daemon.session() as client:
         (tmp_path / "lib.py").rename(tmp_path / "away")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         (tmp_path / "away").rename(tmp_path / "lib.py")
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
         assert ((await bash(client))[0], (await admin.call("status"))["health"]) == ("deny", "green")
 
         (tmp_path / "lib.py").unlink()
         (tmp_path / "guards.py").write_text(AT_THE_TOP.replace("import lib", "lib = True"))
-        await daemon.parts.files.reload()
+        await daemon.parts.reloader.reload()
 
         assert ((await bash(client))[0], (await admin.call("status"))["health"]) == ("deny", "green")
 

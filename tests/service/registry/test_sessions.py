@@ -144,8 +144,8 @@ class Office:
         self.published.append((viewer, said))
         return self.is_heard
 
-    def reload(self, *files: Hook) -> None:
-        self.registries.set_global(files=[*files], catalogue=self.registries.catalogue, projects={}, personalities={})
+    def reload(self, *new: Hook) -> None:
+        self.registries.set_global(declared=[*new], catalogue=self.registries.catalogue, projects={}, personalities={})
 
     def open(self, name: str) -> AgentSession:
         session = self.sessions.open(name, None, self.registries.view, TERMS)
@@ -298,7 +298,7 @@ async def test_naming_ever_other_plugins_keeps_only_so_many_views(monkeypatch: p
     before = count_of_snapshots()
     for number in range(10):
         session.plugins = frozenset([str(number)])
-        office.registries.take_settings(session)
+        office.registries.refresh(session)
 
     assert count_of_snapshots() - before <= 3
     assert [hook.id for hook in office.registries.view_of(session).hooks] == ["9"]

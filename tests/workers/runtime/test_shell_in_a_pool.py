@@ -29,7 +29,7 @@ async def pool_of_shells() -> AsyncGenerator[Pool]:
         async with open_zygote() as zygote, trio.open_nursery() as nursery:
             pool = Pool(
                 wire.Source("module", "hooklatch_worker.runtime.shell_runner"), 1, zygote, PoolLimits(workers=1),
-                begin=str,
+                on_busy=str,
             )  # fmt: skip
             await nursery.start(pool.run)
             yield pool

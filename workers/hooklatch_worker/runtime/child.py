@@ -162,7 +162,7 @@ def serve_calls(connection: socket.socket, progress: mmap) -> int:
         loaded = describe_source(request, source, effective, earlier_modules, is_proof=code.is_open)
     except SourceError as error:
         message, file = make_printable(error.message[:MAX_MESSAGE]), make_printable(error.file)
-        failure = wire.LoadFailed(generation, message, file, error.line, error.is_refused)
+        failure = wire.LoadFailed(generation, message, file, error.line, error.is_outside)
         connection.sendall(wire.encode_frame(failure))
         return 0
     capture.take()  # what the import printed is not part of a call

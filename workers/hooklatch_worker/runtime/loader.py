@@ -35,12 +35,12 @@ CO_COROUTINE = 0x80  # from inspect, which is slow to import
 class SourceError(Exception):
     """A source could not be imported; the text names the problem, the file and the line.
 
-    `is_refused`: it tried to run a file outside of its build.
+    `is_outside`: it tried to run a file outside of its build.
     """
 
-    def __init__(self, message: str, file: str, line: int, *, is_refused: bool = False) -> None:
+    def __init__(self, message: str, file: str, line: int, *, is_outside: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}")
-        self.is_refused = is_refused
+        self.is_outside = is_outside
         self.message = message
         self.file = file
         self.line = line
@@ -158,7 +158,7 @@ def load_source(source: Source, build: ImportedBuild | None, before: frozenset[s
 def check_refusals(refusals: Iterable[str], source: Source) -> None:
     """Raise the first refusal, even if the source has caught the ImportError."""
     for text in refusals:
-        raise SourceError(text, source.location, 0, is_refused=True)
+        raise SourceError(text, source.location, 0, is_outside=True)
 
 
 def import_file(path: str, build: ImportedBuild) -> types.ModuleType:

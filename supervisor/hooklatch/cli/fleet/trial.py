@@ -72,7 +72,7 @@ class CaseTrial(CaseRunner):
 
         async def swap(candidate: BundleCandidate) -> object:
             try:
-                return await parts.files.apply(candidate)
+                return await parts.reloader.apply(candidate)
             except BundleError as error:
                 root = f"{candidate.root}/"  # a temporary folder, which the person does not know
                 self.diagnostics = [str(diagnostic).replace(root, "") for diagnostic in error.diagnostics]

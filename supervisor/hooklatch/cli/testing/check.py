@@ -167,7 +167,7 @@ class CheckLoader(FireRunner):
     async def fire_each(self, parts: DaemonComponents) -> None:
         from hooklatch.service.loading.tool_names import list_unknown_tools
 
-        check, active, hooks = self.check, parts.files.active, parts.registries.view.hooks
+        check, active, hooks = self.check, parts.reloader.active, parts.registries.view.hooks
         check.diagnostics = list(active.diagnostics)
         check.hooks = len(hooks)
         check.sources = sorted(parts.sources.units)

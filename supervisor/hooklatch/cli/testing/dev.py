@@ -87,7 +87,7 @@ class DevLoop:
                 while True:
                     # Before anything is loaded: a save from here on is seen as a change, though this load may have it.
                     before, began = self.read_stamps(parts), time.monotonic()
-                    await parts.files.reload(ReloadRequest(EVERYTHING))
+                    await parts.reloader.reload(ReloadRequest(EVERYTHING))
                     before = self.read_stamps(parts) | before  # also files that the reload has only now found
                     await self.fire_all(parts, time.monotonic() - began)
                     if self._arguments.once or self.error is not None or not output.has_reader():
@@ -109,7 +109,7 @@ class DevLoop:
         reset_daemon(parts)
         self.is_good = True
         name = os.path.basename(self._file)
-        if diagnostics := parts.files.active.diagnostics:
+        if diagnostics := parts.reloader.active.diagnostics:
             self.is_good = False
             if self._arguments.json:
                 output.say_json(NotLoaded(diagnostics=diagnostics))
@@ -169,7 +169,7 @@ class DevLoop:
         from hooklatch.path_lookup import stamp_paths
 
         own = [os.path.abspath(name) for name in (*self._arguments.payload, *self._arguments.cases) if name != "-"]
-        return stamp_paths([*parts.files.watched()(), *own])
+        return stamp_paths([*parts.reloader.watched()(), *own])
 
 
 async def wait_for_change(before: Mapping[str, Stamp]) -> None:

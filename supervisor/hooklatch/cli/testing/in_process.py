@@ -27,9 +27,9 @@ from hooklatch.core.call import Call
 from hooklatch.core.messages import CallOutcome
 from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.worker import PoolWorker, SourceLoadError, WorkerProcess, build_call_outcome
-from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dialects import DialectDispatcher
 from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.runners import HookRunner
 from hooklatch.service.loading.sources import SourceBuild as Proven
 from hooklatch.service.loading.sources import UnitError, find_builtin_source, read_source_version
 from hooklatch.service.parts import DaemonComponents

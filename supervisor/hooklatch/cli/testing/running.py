@@ -95,9 +95,9 @@ class FireRunner:
         if parts.environments.is_making:
             self._doing = "making environments"
             await settle_environments(parts)
-        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.active.diagnostics]
+        self.diagnostics = [str(diagnostic) for diagnostic in parts.reloader.active.diagnostics]
         self.warnings = [
-            str(warning) for warning in (*parts.files.active.unread.warnings, *parts.files.active.unread.notes)
+            str(warning) for warning in (*parts.reloader.active.unread.warnings, *parts.reloader.active.unread.notes)
         ]
 
     async def fire_each(self, parts: DaemonComponents) -> None:

@@ -104,7 +104,7 @@ class FleetHost(PolicyContribution):
         self.token = LinkToken(os.path.dirname(daemon.places["admin"]), self._faults, self._end_links)
         self.trust = FleetTrust(daemon.state, self._note)
         self.contact = FleetContact(
-            daemon.state, self._note, daemon.files.deny, self._find_lack, find_end=lambda: self.trust.ends,
+            daemon.state, self._note, daemon.reloader.deny, self._find_lack, find_end=lambda: self.trust.ends,
             find_observing=lambda: self.layer.find_observing(), find_active=lambda: self.layer.observing,
         )  # fmt: skip
         self.layer = FleetLayer(
@@ -158,7 +158,7 @@ class FleetHost(PolicyContribution):
                 data = await in_thread(read_kept_bundle, [folder], wanted.bundle)
                 if data is None:
                     raise FleetError(f"it does not have the bundle of version {wanted.version}")
-                await self.layer.apply(wanted.version, data, self._daemon.files.apply)
+                await self.layer.apply(wanted.version, data, self._daemon.reloader.apply)
         except (FleetError, PolicyRejectedError, RpcError, OSError) as error:
             self._faults.report("image", f"the policy in the image, {folder}, is not active: {locate_error(error)}")
 
@@ -359,7 +359,7 @@ class FleetHost(PolicyContribution):
         except ValueError:
             raise RpcError(ErrorCode.INVALID_PARAMS, "bundle is not base64") from None
         try:
-            applied = await self.layer.apply(params.version, data, self._daemon.files.apply)
+            applied = await self.layer.apply(params.version, data, self._daemon.reloader.apply)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
         self._faults.report("image")  # it is needed no more
@@ -377,7 +377,7 @@ class FleetHost(PolicyContribution):
             await self.layer.reset(reason)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
-        await self._daemon.files.reload()
+        await self._daemon.reloader.reload()
         return self._report()
 
     # -- notes --------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     registrar: Registrar
     registries: Registries
-    files: Reloader
+    reloader: Reloader
     sources: Sources
     state: StateFile
     breakers: Breakers
@@ -123,7 +123,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.operations.record(
                 connection, "register", params, ids=registration.ids,
                 sha256=hashlib.sha256(msgspec.json.encode(params.hooks)).hexdigest(),
-                files={path: digest for hook in hooks for path, digest in self.files.digests_of(hook).items()},
+                files={path: digest for hook in hooks for path, digest in self.reloader.digests_of(hook).items()},
             )  # fmt: skip
             return self._report_registration(registration, await self._store_change())
         check_live(session)  # it may have been closed while a source was loaded
@@ -153,8 +153,8 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
             params = msgspec.structs.replace(params, id=self._spell_out(params.id))
-            declared_by = self.files.active.find_place(params.id)
-            if declared_by is not None and declared_by in self.files.active.plan.vanished:
+            declared_by = self.reloader.active.find_place(params.id)
+            if declared_by is not None and declared_by in self.reloader.active.plan.vanished:
                 return await self._remove_vanished(declared_by, connection, params)
             removed = self.registries.unregister_global(params.id, declared_by=declared_by)
             if removed is None:
@@ -173,7 +173,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     def _spell_out(self, name: str) -> str:
         """Return the full name that a short name means; any other name as it is."""
-        hooks = self.registries.all_hooks()
+        hooks = self.registries.shared_hooks()
         if any(name in (hook.id, hook.name) for hook in hooks) or not any(
             is_short_name(name, each.id) for each in hooks
         ):
@@ -187,7 +187,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.operations.record(connection, "unregister", params, params.id, accepted=removed)
 
         acceptance = LossAcceptance(removed=frozenset({declared_by}))
-        reloaded = await self.files.reload(ReloadRequest(acceptance, on_commit=record_removal))
+        reloaded = await self.reloader.reload(ReloadRequest(acceptance, on_commit=record_removal))
         answer: ChangeAnswer = {"revision": reloaded["revision"]}
         answer["removed"], answer["accepted"] = reloaded["removed"], reloaded["accepted"]
         add_storage_warning(self.state, answer)
@@ -272,11 +272,11 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         with trio.CancelScope(shield=True):  # the client may leave, and half of this would deny until the next start
             self.registries.switches = dict(self.state.state.switches)
-            self.fleet.restore(self.files.active.plan.main.settings)
-            if not self.files.active.is_main_good:
-                await self.files.recall(known)
+            self.fleet.restore(self.reloader.active.plan.main.settings)
+            if not self.reloader.active.is_main_good:
+                await self.reloader.recall(known)
             await self.restore(None)
-            await self.files.reload()
+            await self.reloader.reload()
             self.registries.unregister_global(self._stand_in_id)
             await self._store_change()
         return self._report_acceptance(fault, moved)
@@ -290,7 +290,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
         source, _ = find_definition_target(definition, "/")
         faults: dict[str, Diagnostic] = {}
         try:
-            await self.files.ensure(source)
+            await self.reloader.ensure(source)
         except UnitError as error:  # a reload that finds the source fixed removes the fault
             faults[source.location] = error.diagnostic
         catalogue = self.registries.catalogue
@@ -339,7 +339,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     `end` ends the process; it is None if the daemon is a part of another program.
     """
 
-    files: Reloader
+    reloader: Reloader
     breakers: Breakers
     dispatcher: Dispatcher
     registries: Registries
@@ -349,22 +349,22 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def methods(self) -> MethodTable:
-        return {"reload": ApiMethod(ReloadParams, self._reload), "stop": ApiMethod(msgspec.Raw, self._stop)}
+        return {"reload": ApiMethod(ReloadParams, self._answer_reload), "stop": ApiMethod(msgspec.Raw, self._stop)}
 
-    async def reload(
+    async def reload_all(
         self, accepts: LossAcceptance = LESS, on_commit: Callable[[list[str]], None] = lambda removed: None
     ) -> ReloadAnswer:
         """Apply every change of the files, build every source afresh, and lift every quarantine."""
         self.breakers.clear()
-        reloaded = await self.files.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
-        if accepts.less and self.files.active.is_main_good and await self.fleet.leave():
+        reloaded = await self.reloader.reload(ReloadRequest(accepts, is_explicit=True, on_commit=on_commit))
+        if accepts.less and self.reloader.active.is_main_good and await self.fleet.leave():
             # The first reload read that [fleet] is gone, and only then may its policy go.  This one removes its hooks.
-            after = await self.files.reload(ReloadRequest(accepts))
+            after = await self.reloader.reload(ReloadRequest(accepts))
             after["previous"], after["accepted"] = reloaded["previous"], reloaded["accepted"]
             return after
         return reloaded
 
-    async def _reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
+    async def _answer_reload(self, connection: Connection, params: ReloadParams) -> ReloadAnswer:
         """Reload all, or build one source afresh."""
         if params.id is not None and params.accept_removed:
             text = 'give an "id" or "accept_removed"; to remove one hook that has vanished: hooklatch hooks remove ID'
@@ -376,20 +376,20 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
         if params.id is not None:
             location = self._find_location(params.id)
             self.breakers.clear(location)
-            return await self.files.reload(ReloadRequest(afresh={location}, on_commit=record_reload))
+            return await self.reloader.reload(ReloadRequest(afresh={location}, on_commit=record_reload))
         try:
-            return await self.reload(EVERYTHING if params.accept_removed else LESS, record_reload)
+            return await self.reload_all(EVERYTHING if params.accept_removed else LESS, record_reload)
         except PolicyRejectedError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     def _find_location(self, name: str) -> str:
         """Return the location of the source that a name means: its own path or module, or a hook on it."""
-        if name in self.files.sources:
+        if name in self.reloader.sources:
             return name
-        hook = find_named_hook(name, self.registries.every_hook()).hooks[0]
+        hook = find_named_hook(name, self.registries.all_hooks()).hooks[0]
         if not isinstance(hook.target, PythonTarget):
             raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} is served by its client, so there is nothing to reload")
-        if hook.target.source.location in self.files.sources:
+        if hook.target.source.location in self.reloader.sources:
             return hook.target.source.location
         raise RpcError(ErrorCode.NOT_FOUND, f"{hook.name} has no source now: {hook.problem}")
 

@@ -119,7 +119,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "target": hook.target.describe(),
             "kind": name_hook_kind(hook),
             "origin": str(hook.origin) if hook.origin else None,
-            "digests": self.parts.files.digests_of(hook),
+            "digests": self.parts.reloader.digests_of(hook),
             "state": self.parts.state_of(hook),
             "problem": hook.problem,
             "failing": bool(self.parts.statistics.failures.find_failing([hook])),
@@ -288,7 +288,7 @@ class HookReports(msgspec.Struct, frozen=True):
         """
         name, registries = params.id, self.parts.registries
         viewer = select_viewed_session(self.parts.sessions, connection, params.session)
-        visible = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
+        visible = registries.all_hooks() if viewer is None else [*registries.view_of(viewer).hooks]
         known = list(dict.fromkeys(visible))
         hooks = [hook for hook in known if name in (hook.id, hook.name)] or find_named_hook(name, known).hooks
         await self._measure_memory(hooks)

@@ -36,7 +36,7 @@ __all__ = ["HostMethods"]
 logger = logging.getLogger("hooklatch.hosts")
 # In place of those that a fire has taken, so that their bytes are held once.
 NO_PARAMS, NO_PAYLOAD = FireParams(""), Payload(b"{}")
-MARGIN = 0.5  # seconds, at most, that our answer takes to the host; for a short budget a tenth of it
+ANSWER_MARGIN = 0.5  # seconds, at most, that our answer takes to the host; for a short budget a tenth of it
 
 
 class HostMethods:
@@ -94,7 +94,7 @@ class HostMethods:
         if request.call is not None and request.call_key:  # never with an id of the host's own
             params = msgspec.structs.replace(params, call_id=self._number_call(request.call, request.call_key))
         if spec.kind == "gate" and budget is not None:
-            params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
+            params = msgspec.structs.replace(params, timeout=budget - min(ANSWER_MARGIN, budget / 10))
         if spec.after is not None:
             request = msgspec.structs.replace(request, params=params)
             return await self._fire_result(host, native, request, session, report)

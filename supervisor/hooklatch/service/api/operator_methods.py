@@ -86,7 +86,7 @@ class SuspendParams(ResumeParams, frozen=True, kw_only=True):
 class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
     """The methods of administrators besides those about the daemon itself."""
 
-    files: Reloader
+    reloader: Reloader
     record: RecordWriter
     projects: ProjectRegistry
     registries: Registries
@@ -112,7 +112,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
     async def _counts(self, connection: Connection, params: CountsParams) -> CountsAnswer:
         from hooklatch.record.storage.counting import find_counter  # few daemons are asked
 
-        known = [hook.name for hook in self.registries.all_hooks() if hook.enabled]
+        known = [hook.name for hook in self.registries.shared_hooks() if hook.enabled]
         try:
             return await in_thread(find_counter(self.record.folder).count, params.since or "", known)
         except OSError as error:
@@ -140,7 +140,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.projects.trust(project, pins)
         self.operations.record(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
-        reloaded = await self.files.reload(anew=project_hooks_folder(project))
+        reloaded = await self.reloader.reload(anew=project_hooks_folder(project))
         diagnostics = [
             diagnostic
             for diagnostic in reloaded["diagnostics"]
@@ -167,7 +167,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         if was_trusted:
             self.operations.record(connection, "untrust", params, folder=project)
             await self.state.store()
-            await self.files.reload()
+            await self.reloader.reload()
         revision = self.registries.view.revision
         answer: UntrustAnswer = {"folder": project, "was_trusted": was_trusted, "revision": revision}
         add_storage_warning(self.state, answer)
@@ -175,7 +175,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _suspend(self, connection: Connection, params: SuspendParams) -> SuspendAnswer:
         hook_id = params.hook
-        target = find_named_hook(hook_id, self.registries.every_hook()) if hook_id is not None else None
+        target = find_named_hook(hook_id, self.registries.all_hooks()) if hook_id is not None else None
         hooks = target.hooks if target is not None else self.registries.view.hooks
         unsuspendable = [hook for hook in hooks if not hook.suspendable]
         names = ", ".join(hook.name for hook in unsuspendable)

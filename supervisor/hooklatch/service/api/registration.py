@@ -117,7 +117,7 @@ class Registrar(msgspec.Struct, frozen=True):
     """The maker of hooks from the definitions that clients register."""
 
     registries: Registries
-    files: Reloader
+    reloader: Reloader
     sources: Sources
     dialects: Dialects
 
@@ -148,7 +148,7 @@ class Registrar(msgspec.Struct, frozen=True):
         for index, requested in enumerate(requested_hooks):
             if requested.source is not None and requested.definition is not None:
                 try:
-                    await self.files.ensure(requested.source)
+                    await self.reloader.ensure(requested.source)
                 except UnitError as failure:
                     error = RpcError(ErrorCode.LOAD_FAILED, f"hook {requested.definition.id!r}: {failure}")
                     loaded_hooks[index] = self._stand_in(requested, error, registrant)

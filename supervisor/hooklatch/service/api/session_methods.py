@@ -97,7 +97,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     registries: Registries
     sessions: Sessions
     projects: ProjectRegistry
-    files: Reloader
+    reloader: Reloader
     dialects: Dialects
     dialect_dispatcher: DialectDispatcher
     bus: Bus
@@ -174,7 +174,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             self._check_personality(params)  # again: a reload may have removed it while the project was loaded
             check_live(session)
             self._change_settings(session, params, directory)
-            self.registries.take_settings(session)
+            self.registries.refresh(session)
         await self.registries.announcer.wait_announced()
         warnings = await self.projects.warnings(session.places)
         return {"revision": self.registries.view_of(session).revision, "warnings": warnings}
@@ -306,7 +306,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         folders = projects.nearest(directory for directory in directories if directory is not None)
         with projects.holding(folders):
             if not await projects.are_settled(folders):
-                await self.files.reload()
+                await self.reloader.reload()
             yield
 
 

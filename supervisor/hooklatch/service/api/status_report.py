@@ -83,7 +83,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Sessions
     bus: Bus
     statistics: Statistics
-    files: Reloader
+    reloader: Reloader
     file_watch: FileWatch
     sources: Sources
     projects: ProjectRegistry
@@ -122,7 +122,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _list_calls(self) -> dict[tuple[str, str], CallCounts]:
         """Return the counts of calls that ran, by host and session."""
-        ledger = self.dispatcher.calls.add_up()
+        ledger = self.dispatcher.call_watch.add_up()
         return {place: session.describe() for place, session in ledger.sessions.items() if session.ran}
 
     async def _ping(self, connection: Connection, raw: msgspec.Raw) -> EmptyAnswer:
@@ -157,14 +157,14 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _list_file_faults(self) -> list[Diagnostic]:
-        return [*self.files.active.diagnostics, *self.sources.faults()]
+        return [*self.reloader.active.diagnostics, *self.sources.faults()]
 
     def _list_switched_off(self, fault: Diagnostic) -> list[str]:
         """Return the names of the hooks that a fault is about, if all of them are disabled: then it denies nothing."""
-        places = {fault.file, *(place for place, other in self.files.active.built.faults.items() if other == fault)}
+        places = {fault.file, *(place for place, other in self.reloader.active.built.faults.items() if other == fault)}
         about = [
             hook
-            for hook in self.registries.all_hooks()
+            for hook in self.registries.shared_hooks()
             if hook.problem is not None
             and (
                 (isinstance(hook.target, PythonTarget) and hook.target.source.location in places)
@@ -194,11 +194,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the names of the shared hooks that are quarantined."""
         if not any(breaker.is_quarantined for breaker in self.breakers):
             return []
-        return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
+        return [hook.name for hook in self.registries.shared_hooks() if self.state_of(hook) == "quarantined"]
 
     def _list_failing_guards(self) -> list[tuple[str, int]]:
         """Return the hooks that keep their gate shut by failing, and how often in a row."""
-        hooks, find_spec = self.registries.all_hooks(), self.registries.catalogue.get
+        hooks, find_spec = self.registries.shared_hooks(), self.registries.catalogue.get
         failing = self.statistics.failures.find_failing(hooks)
         counts = {hook["hook"]: hook["count"] for hook in failing if hook["count"] >= STREAK}
         return [
@@ -270,9 +270,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         project_warnings = await (
             projects.all_warnings() if is_admin else projects.warnings(session.places if session else ())
         )
-        default = self.files.active.plan.main.settings.isolation
+        default = self.reloader.active.plan.main.settings.isolation
         paths = (*default.write, *default.read) if default.level != "standard" else ()
-        looked_up = (*paths, self.files.active.plan.main.path, self.files.active.plan.folder)
+        looked_up = (*paths, self.reloader.active.plan.main.path, self.reloader.active.plan.folder)
         *entries, main, folder = await look_in_thread(lambda: list(map(look_up_path, looked_up)))
         absent = [path for path, entry in zip(paths, entries, strict=True) if isinstance(entry, PathAbsent)]
         return project_warnings, self._warn_if_missing(main, folder), absent
@@ -283,15 +283,15 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         inputs = WarningInputs(
             record=record["warnings"],
             switches=self.state.dropped,
-            state=self.shared_state.warnings(self.files.active.plan.main.settings),
+            state=self.shared_state.warnings(self.reloader.active.plan.main.settings),
             projects=projects,
             configuration=missing,
             watch=self.file_watch.warnings,
             disabled=list(self._list_disabled_faults()) if is_admin else [],
             hooks=self._unguarded() if is_admin and not missing else [],
             commands=self._dangers() if is_admin else [],
-            files=list(map(str, self.files.active.unread.warnings)) if is_admin else [],
-            notes=[*map(str, self.files.active.unread.notes), *self._unknown_tools()] if is_admin else [],
+            files=list(map(str, self.reloader.active.unread.warnings)) if is_admin else [],
+            notes=[*map(str, self.reloader.active.unread.notes), *self._unknown_tools()] if is_admin else [],
             version=versions,
             fleet=self.fleet.warnings if is_admin else [],
             asks=[text for product in self.products for text in product.warnings] if is_admin else [],
@@ -302,23 +302,25 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
         if not all(isinstance(entry, PathAbsent) for entry in entries):
             return []
-        main = self.files.active.plan.main.path
+        main = self.reloader.active.plan.main.path
         return [f"{main} does not exist, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _unguarded(self) -> list[str]:
         """Warn if no hook of the user's can refuse, as after a reload that accepted that a folder of hooks is gone."""
         gates = {name for name, spec in self.registries.catalogue.items() if spec.fails_closed}
-        if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.all_hooks()):
+        if any(hook.enabled and not hook.observe and hook.event in gates for hook in self.registries.shared_hooks()):
             return []
         return ["none of your hooks on a gate is enabled: only hooks that clients register can refuse anything"]
 
     def _dangers(self) -> list[str]:
         """Warn about each command that runs a file which an agent can write."""
-        return [f"{hook.name}: {text}" for hook in self.registries.all_hooks() if hook.enabled for text in hook.dangers]
+        return [
+            f"{hook.name}: {text}" for hook in self.registries.shared_hooks() if hook.enabled for text in hook.dangers
+        ]
 
     def _unknown_tools(self) -> list[str]:
         """Note each tool that a hook names and no known host has: most likely the hook is never called."""
-        hooks = [hook for hook in self.registries.all_hooks() if hook.enabled]
+        hooks = [hook for hook in self.registries.shared_hooks() if hook.enabled]
         if not any(hook.where is not None or not hook.matcher.matches_all for hook in hooks):
             return []
         from hooklatch.service.loading.tool_names import list_unknown_tools  # its tables are not loaded for nothing
@@ -331,7 +333,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def _visible_hooks(self, session: AgentSession | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session sees only its own hooks."""
         if is_admin:
-            return list(dict.fromkeys(self.registries.every_hook()))
+            return list(dict.fromkeys(self.registries.all_hooks()))
         return list(session.own.values()) if session is not None else []
 
     def _describe_inside(self, status: AgentStatus, absent: list[str]) -> StatusAnswer:
@@ -354,16 +356,18 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 "events": self.statistics.events(),
             },
             "marks": [
-                {"hook": hook.name, "mark": mark} for hook in self.registries.all_hooks() for mark in list_marks(hook)
+                {"hook": hook.name, "mark": mark}
+                for hook in self.registries.shared_hooks()
+                for mark in list_marks(hook)
             ],
-            "plugins": [self._describe_plugin(plugin) for plugin in self.files.active.plan.plugins.values()],
+            "plugins": [self._describe_plugin(plugin) for plugin in self.reloader.active.plan.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._describe_project(folder) for folder in sorted(self.projects.trusted)],
-            "isolation": {"level": self.files.active.plan.main.settings.isolation.level, "absent": absent},
+            "isolation": {"level": self.reloader.active.plan.main.settings.isolation.level, "absent": absent},
             "state": self.shared_state.status(),
             "fleet": self.fleet.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
-            "files": self.files.digests(),
+            "files": self.reloader.digests(),
             "environments": self.sources.environments.status(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],

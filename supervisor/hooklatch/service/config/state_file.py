@@ -42,10 +42,10 @@ from hooklatch.service.config.settings import Override, Settings
 from hooklatch.threads import in_thread
 from hooklatch_worker.systems.disks import sync_all, sync_data
 
-__all__ = ["BEGIN", "GO_ON", "NOTHING", "StateWitness", "ManifestHook", "SavedState", "StateFile"]
+__all__ = ["BEGIN", "GO_ON", "NO_FILE", "StateWitness", "ManifestHook", "SavedState", "StateFile"]
 
 COMMAND = "hooklatch state accept"
-NOTHING = "0" * 64  # the digest that stands for no state file
+NO_FILE = "0" * 64  # the digest that stands for no state file
 FORM = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{64})")
 GO_ON = f"restore the last one and restart, or continue with what is there: {COMMAND}"
 BEGIN = f"restore the last one and restart, or begin without it: {COMMAND}"
@@ -74,7 +74,7 @@ class StateWitness:
             return f"{self.path} is gone, so it is unknown whether {path} is the version written last; {GO_ON}"
         if digest in (match[1].decode(), match[2].decode()):
             return None
-        if digest == NOTHING:
+        if digest == NO_FILE:
             return f"{path} is gone, with its trust, switches and hooks; {BEGIN}"
         return f"{path} is not the version written last, but an older copy or another program's; {GO_ON}"
 
@@ -182,7 +182,7 @@ class StateFile:
         self._writing = trio.Lock()
         self._failed = trio.Event()  # a write that may succeed when it is tried again
         self._witness = StateWitness(folder)
-        self._digest = NOTHING  # of the file as it is
+        self._digest = NO_FILE  # of the file as it is
         self._moved_to: str | None = None  # the path to which the next write moves the file that it replaces
 
     def read(self) -> str | None:
@@ -199,13 +199,13 @@ class StateFile:
         """Read the file without believing it."""
         entry = look_up_path(self.path)
         if isinstance(entry, PathAbsent):
-            return StateFileContent(None, NOTHING, None)
+            return StateFileContent(None, NO_FILE, None)
         if isinstance(entry, PathFault):
-            return StateFileContent(None, NOTHING, f"{entry.reason}; {BEGIN}")
+            return StateFileContent(None, NO_FILE, f"{entry.reason}; {BEGIN}")
         try:
             data = read_safely(self.path, maximum=MAX_STATE)
         except (UnsafeFileError, OSError) as error:
-            return StateFileContent(None, NOTHING, f"{self.path}: {explain_error(error)}; {BEGIN}")
+            return StateFileContent(None, NO_FILE, f"{self.path}: {explain_error(error)}; {BEGIN}")
         digest = hashlib.sha256(data).hexdigest()
         try:
             state = msgspec.json.decode(data, type=SavedState)

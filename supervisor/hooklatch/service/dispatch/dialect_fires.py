@@ -34,9 +34,9 @@ from hooklatch.dialects.translation import (
     translate_to_native,
 )
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import DialectPlan
+from hooklatch.service.dispatch.runners import HookRunner
 from hooklatch.service.registry.sessions import AgentSession
 from hooklatch_worker.author.ambiguity import find_ambiguity
 from hooklatch_worker.author.verdicts import GarbageError

@@ -10,8 +10,8 @@ from hooklatch.core.fire_params import FireParams
 from hooklatch.core.messages import CallOutcome, FireDecision
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.fire_context import FireContext
-from hooklatch.service.dispatch.calls import HookRunner
 from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.runners import HookRunner
 from hooklatch.service.registry.sessions import AgentSession
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.writer import RecordError, RecordWriter
-from hooklatch.service.dispatch.calls import HookRunners
 from hooklatch.service.dispatch.fires import (
     ASKED,
     RAN,
@@ -46,6 +45,7 @@ from hooklatch.service.dispatch.fires import (
     FireServices,
     select_planned_hooks,
 )
+from hooklatch.service.dispatch.runners import HookRunners
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.budget import SMALL, Budget, BudgetShare
@@ -76,7 +76,7 @@ class ProjectResolver(Protocol):
     @property
     def trusted(self) -> Mapping[str, object]: ...
 
-    async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
+    async def find_current(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Return the projects, with their hooks up to date, within `limit` seconds."""
         ...
 
@@ -110,7 +110,7 @@ class Dispatcher:
     def __init__(
         self,
         registries: Registries,
-        targets: HookRunners,
+        runners: HookRunners,
         generations: FireGenerations,
         statistics: Statistics,
         *,
@@ -123,7 +123,7 @@ class Dispatcher:
         budget: Budget,
     ) -> None:
         self.registries = registries
-        self._targets = targets
+        self._runners = runners
         self._generations = generations
         self._statistics = statistics
         self._projects = projects
@@ -144,7 +144,7 @@ class Dispatcher:
         self._shields: dict[trio.CancelScope, None] = {}
 
     @cached_property
-    def calls(self) -> CallWatch:
+    def call_watch(self) -> CallWatch:
         """The watch over tool calls, which begins with the first that a client names."""
         from hooklatch.service.dispatch.call_watch import CallWatch
 
@@ -221,13 +221,13 @@ class Dispatcher:
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
-        wait = self._asks.ask_timeout(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
-        if wait and plan is not None and "ask" in plan.spec.ends_at:
+        ask_seconds = self._asks.ask_timeout(asks_itself=asks_itself) if params.wait and self._asks.wait else 0.0
+        if ask_seconds and plan is not None and "ask" in plan.spec.ends_at:
             plan = plan.asking_all()  # a person may allow only what every guard has judged
         spec = plan.spec if plan is not None else self.registries.catalogue.specs.get(params.event)
         spec = spec or self.registries.find_event(params.event)
         fire = Fire.begin(spec, params, session, self._services, adapt_decision, payload)
-        fire.wait = wait
+        fire.ask_seconds = ask_seconds
         if report is not None or params.call_id is not None:
             self._begin_report(fire, report)
         return self._run(fire, plan)
@@ -236,7 +236,7 @@ class Dispatcher:
         """Have a fire report a call; one that has run is compared at once, whether or not its fire has room."""
         fire.report = report or "by a client"
         if fire.spec.name in RAN:
-            self.calls.run(fire)
+            self.call_watch.run(fire)
 
     async def _run(self, fire: Fire, plan: DialectPlan | None = None) -> FireDecision:
         """Decide a fire.  A step that only some fires need is a function of its own, which the others never enter."""
@@ -283,7 +283,7 @@ class Dispatcher:
                         outcome: CallOutcome | None = None
                         if only is not None:
                             first = Call(chain.indices[only], only, payload, context)
-                            outcome = await self._targets.run(first, fire)
+                            outcome = await self._runners.run(first, fire)
                         # Nearly always the only hook says nothing: then there is nothing to weigh and to walk over.
                         if outcome is None or outcome.outcome != "answered" or outcome.cause != "policy":
                             machine = phases.start_machine(chain, selection, payload, context, fire.envelope.cwd)
@@ -295,9 +295,9 @@ class Dispatcher:
                                     continue
                                 machine.began_ms = round((self._clock() - started) * 1000, 3)
                                 if len(calls) == 1:  # without the nursery of several
-                                    machine.receive(calls[0], await self._targets.run(calls[0], fire))
+                                    machine.receive(calls[0], await self._runners.run(calls[0], fire))
                                 else:
-                                    await self._targets.run_all(calls, fire, machine)
+                                    await self._runners.run_all(calls, fire, machine)
                     decided = fire.decision_id, view.revision, round((self._clock() - started) * 1000, 3)
                     if machine is None and outcome is not None:
                         decision = decisions.decide_silence(spec, [outcome], payload, context, warnings, *decided)
@@ -311,13 +311,13 @@ class Dispatcher:
                 generation.count -= 1
                 if generation.is_closed:
                     generation.check_ended()
-            if decision.verdict == "ask" and fire.wait and machine is not None:
+            if decision.verdict == "ask" and fire.ask_seconds and machine is not None:
                 decision = await self._wait_for_person(fire, machine, decision, started)
             if fire.adapt_decision is not None:
                 decision = fire.adapt_decision(decision)
             decision = await self._publish(fire, decision)
             if fire.report is not None and spec.name in ASKED:
-                self.calls.note(fire, decision)
+                self.call_watch.note(fire, decision)
             if decision.verdict != "pass" and decision.is_refusal:
                 self._follow_refusal(fire, decision)
             return decision
@@ -334,10 +334,10 @@ class Dispatcher:
         session, now = fire.session, self._clock()
         end = fire.deadline
         if fire.params.timeout is None:  # its client waits for the budget of the hooks, and for this if a hello said so
-            end = min(end + (session.ask_wait if session is not None else fire.wait), started + MAX_BUDGET)
+            end = min(end + (session.ask_wait if session is not None else fire.ask_seconds), started + MAX_BUDGET)
         from hooklatch.service.dispatch.shown_asks import make_ask  # here: a person takes longer
 
-        ask = make_ask(fire, machine, decision, seconds := min(fire.wait, end - now), self._record.redactor)
+        ask = make_ask(fire, machine, decision, seconds := min(fire.ask_seconds, end - now), self._record.redactor)
         if self.is_draining:
             resolution = AskResolution(
                 id=ask["id"], verdict="deny", cause="draining", reason="no person is asked any more"
@@ -357,20 +357,20 @@ class Dispatcher:
         if fire.spec.fails_closed:
             self._record.append_abandoned(fire.spec.name, fire.decision_id, revision, fire.prepare_record())
         if fire.report is not None and fire.spec.name in ASKED:
-            self.calls.note(fire, None)
+            self.call_watch.note(fire, None)
         logger.info("abandoned", extra=fire.ids)
 
     async def _resolve_projects(self, fire: Fire) -> ExtraProjects:
         limit = min(fire.params.timeout or fire.spec.timeout, fire.spec.timeout)
-        settling = self._projects.settle(fire.session, fire.params.envelope, limit)
+        finding = self._projects.find_current(fire.session, fire.params.envelope, limit)
         if fire.spec.fails_closed:
             try:
-                return await settling
+                return await finding
             except trio.Cancelled:
                 self._abandon(fire, None)
                 raise
         with self._uncancelled():
-            return await settling
+            return await finding
         return NOWHERE  # the daemon is stopping, which cancelled the block
 
     async def refuse(
@@ -429,7 +429,7 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if not chain.enforces and session is not None and fire.spec.name in session.terms.require_handlers:
             return "load", f"the session requires a hook for {fire.spec.name} and there is none that is enforced"
-        if self.is_halting and (overruled := self.calls.fault_of(fire)) is not None:
+        if self.is_halting and (overruled := self.call_watch.fault_of(fire)) is not None:
             return "policy", overruled
         if projects_fault is None or not fire.spec.fails_closed:
             return None

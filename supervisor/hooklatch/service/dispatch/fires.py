@@ -101,7 +101,7 @@ class Fire(msgspec.Struct, eq=False):
     facts: FireFacts | None = None  # for the record, once they are chosen
     counted: Counted = msgspec.field(default_factory=Counted)
     room: BudgetShare | None = None  # for the large answers of its hooks
-    wait: float = 0.0  # seconds for which an ask of its hooks may wait for a person; 0: it goes to the host
+    ask_seconds: float = 0.0  # for which an ask of its hooks may wait for a person; 0: it goes to the host
     report: CallReport = None
 
     @classmethod

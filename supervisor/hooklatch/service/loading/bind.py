@@ -321,7 +321,7 @@ def make_fleet_hooks(
     return list(hooks.values()), diagnostics
 
 
-NOTHING = PythonTarget(Source("file", ""), 0, "")  # the target of a hook that could not be made
+NO_TARGET = PythonTarget(Source("file", ""), 0, "")  # the target of a hook that could not be made
 
 
 class HookBinder(msgspec.Struct, frozen=True):
@@ -374,7 +374,7 @@ class HookBinder(msgspec.Struct, frozen=True):
 
     def _find_target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
         if definition.run is None and definition.shell is None:
-            return NOTHING, definition.problem
+            return NO_TARGET, definition.problem
         source, function = find_definition_target(definition, folder)
         unit = self.units.get(source.location)
         if unit is None:
@@ -406,6 +406,6 @@ def make_stand_in(hook_id: str, event: str, problem: str) -> Hook:
     """Return a hook that fails, in place of one that could not be made."""
     hook = Hook(
         id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
-        target=NOTHING,
+        target=NO_TARGET,
     )  # fmt: skip
     return msgspec.structs.replace(hook, problem=add_way_out(problem, hook.name))

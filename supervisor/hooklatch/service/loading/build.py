@@ -124,10 +124,9 @@ class SourceBuilder:
         weak = {source.location for source in self._versions if source.location in errors and self._is_too_weak(source)}
         faults = {location: self._describe_fault(location, error, weak) for location, error in errors.items()}
         diagnostics: list[Diagnostic] = []
-        gone = {file.path for file in self._plan.files if file.is_absent and file.fault}
         for location in [source.location for source in self._versions]:
             if location in faults:
-                diagnostics += [faults[location]] if location not in gone else []
+                diagnostics += [faults[location]] if location not in self._plan.vanished else []
             elif location in fresh:
                 diagnostics += self._find_unused(fresh[location])
             else:

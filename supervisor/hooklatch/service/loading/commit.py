@@ -44,7 +44,7 @@ class ActiveHooks(msgspec.Struct, frozen=True):
 
 
 def list_kept(state: SavedState) -> tuple[object, ...]:
-    """Return what a commit may change in the state."""
+    """Return what a commit may change in the state: it replaces these values, and never mutates them."""
     return (
         state.settings, state.overrides, state.manifests, state.builds, state.fleet, state.fleet_floor, state.switches,
     )  # fmt: skip

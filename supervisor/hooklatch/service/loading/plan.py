@@ -162,7 +162,7 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         catalogue, clashes = build_catalogue(files)
     dialects, unusable = build_dialects(files, catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
-    main, left = keep_fleet_settings(active.main, files[0].config or active.main, accepts)
+    main, fleet_losses = keep_fleet_settings(active.main, files[0].config or active.main, accepts)
     remembered = list_remembered_plugins(seen.manifests)
     plugins, plugin_faults = select_active_plugins(active.plugins, remembered, seen.packages, accepts)
     projects = [
@@ -172,15 +172,12 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
     configs = list_all_configs(files, seen.fleet, projects)
     options = read_source_options(configs, active, main)
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
-    gone = (
-        {PLUGIN + name for name in remembered - seen.packages.plugins.keys()}
-        if not seen.packages.faults
-        else set[str]()
-    )
+    missing = remembered - seen.packages.plugins.keys() if not seen.packages.faults else set[str]()
+    gone_plugins = {PLUGIN + name for name in missing}
     vanished = {file.path for file in files if file.is_absent and file.fault is not None}
     absent = {file.path for file in files if file.is_absent and file.fault is None}
-    known = {active.main.path, active.folder, *known_files}
-    known = {path for path in known if path in active.good or path in seen.manifests}
+    places = (active.main.path, active.folder, *known_files)
+    were_active = {path for path in places if path in active.good or path in seen.manifests}
     present = ({file.path for file in files} - absent) | {plugin.key for plugin in plugins}
     looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
     return ReloadPlan(
@@ -201,15 +198,15 @@ def plan_reload(active: ReloadPlan, seen: ObservedFiles, accepts: LossAcceptance
         wanted=list_wanted_sources(configs, [*extra, *(find_definition_target(hook, "")[0] for hook in main.builtin)]),
         diagnostics=[
             *(file.fault for file in files if file.fault is not None),
-            *left,
+            *fleet_losses,
             *clashes,
             *unusable,
             *plugin_faults,
             *options.contradictions,
         ],
-        vanished=vanished | (gone & present),
+        vanished=vanished | (gone_plugins & present),
         absent=absent,
-        removed=sorted((known | gone) - present),
+        removed=sorted((were_active | gone_plugins) - present),
         is_to_retry=any(isinstance(file, PathFault) and file.is_passing for file in looked_at)
         or (seen.fleet is not None and seen.fleet.is_to_retry),
     )

@@ -31,22 +31,22 @@ class ProjectFreshness:
     def __init__(
         self,
         projects: ProjectRegistry,
-        files: Reloader,
+        reloader: Reloader,
         file_watch: FileWatch,
-        take_settings: Callable[[AgentSession], None],
+        refresh: Callable[[AgentSession], None],
     ) -> None:
         self.trusted = projects.trusted  # the mapping itself, which each later change is a change of
         self._projects = projects
-        self._files = files
+        self._reloader = reloader
         self._file_watch = file_watch
-        self._take_settings = take_settings
+        self._refresh = refresh
         self._session_starts = SessionStarts()
         self._turn = trio.Lock()
 
-    async def settle(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
+    async def find_current(self, session: AgentSession | None, envelope: EnvelopeParams, limit: float) -> ExtraProjects:
         """Find the projects of a fire, and bring their hooks up to date."""
         projects = self._projects
-        places = await self._places(session, envelope)
+        places = await self._places(session, envelope)  # always: it notes where a host's session began
         if not projects.trusted:
             return ExtraProjects()
         own = await self._own(session)
@@ -69,7 +69,7 @@ class ProjectFreshness:
         with trio.move_on_after(limit):
             async with self._turn:  # a fire that waits here may find that the reload before it has done the work
                 if not await projects.are_settled(folders):
-                    await self._files.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
+                    await self._reloader.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
             return None
         self._file_watch.hint.set()  # the watch finishes what did not fit into the limit
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {format_duration(limit)}; try again"
@@ -80,7 +80,7 @@ class ProjectFreshness:
             return set()
         if any(place.fault is not None for place in list_known_places(session)):
             await session.look_again()
-            self._take_settings(session)
+            self._refresh(session)
         return self._projects.nearest(list_known_places(session))
 
     async def _places(self, session: AgentSession | None, envelope: EnvelopeParams) -> tuple[ResolvedDirectory, ...]:

@@ -295,9 +295,9 @@ class Reloader:
         observe = self._prepare_look(request, accepts, candidate, watched)
         # A thread that mends files is not abandoned, or it would write after the next reload has begun.
         found = await self._sources.look(observe, abandon_on_cancel=not request.is_explicit)
-        self._seen, plan, versions, targets, stamps = found
+        self._seen, plan, targets = found.seen, found.plan, found.targets
         if known is not None and (
-            stamps != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
+            found.stamps != known or self._is_unsettled(plan.diagnostics, list_shrunk(self.active.plan, plan))
         ):
             raise UnsettledError
         first = plan.files[0]
@@ -305,13 +305,13 @@ class Reloader:
             self._on_settings(plan.main.settings)
         state = self._state.state
         built = await SourceBuilder(
-            self._sources, plan, versions, targets, state.manifests, state.builds, accepts=accepts
+            self._sources, plan, found.versions, targets, state.manifests, state.builds, accepts=accepts
         ).build()
         units = self._list_units(built)
         try:
             uses = UsedPaths.by(plan, units, built.faults, targets)
             listings, folders = {plan.folder: self._seen.listing}, [project.folder for project in plan.projects]
-            unread, trees, stamps = await self._sources.look(
+            unread, trees, last_stamps = await self._sources.look(
                 lambda: (
                     find_unread_entries(uses, listings),
                     # Projects after that: what is written during the look at the other entries still counts.
@@ -331,7 +331,7 @@ class Reloader:
             layers = self._bind(plan, units, built.faults)
             diagnostics = [*plan.diagnostics, *built.diagnostics, *layers.diagnostics, *unread.red]
             if known is not None and (
-                stamps != known or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
+                last_stamps != known or self._is_unsettled(diagnostics, self.active.layers.names - layers.names)
             ):
                 raise UnsettledError
         except BaseException:
@@ -367,7 +367,7 @@ class Reloader:
     def _activate(self, plan: ReloadPlan, layers: BuiltLayers, *, forgets: bool = False) -> SnapshotDiff:
         """Change the hooks of all layers at once."""
         change = self._registries.set_global(
-            files=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
+            declared=layers.shared, catalogue=plan.catalogue, projects=layers.projects,
             personalities=plan.main.personalities, forgets=forgets,
         )  # fmt: skip
         self._fleet.record_active(plan.fleet)
@@ -377,7 +377,7 @@ class Reloader:
         """Have every later fire use the new builds and hooks, and change the state to what they are."""
         before, plan, built, state = self.active, now.plan, now.built, self._state.state
         for unit in built.fresh.values():
-            self._sources.adopt(unit)
+            self._sources.adopt(unit)  # the old one retires in a task, which first runs after this step
         for location in built.too_weak:
             self._sources.drop(location)
         self._registries.retarget(

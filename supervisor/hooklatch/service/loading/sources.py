@@ -107,10 +107,10 @@ class SourceVersion(msgspec.Struct, frozen=True):
             interpreter = f"[[source]] names the interpreter {self.python}"
             text = f"it has a `# /// script` block, and {interpreter}; remove one of the two"
             raise UnitError(Diagnostic(self.source.location, 1, text))
-        return None if not requirements.dependencies and requirements.admits(VERSION) else requirements
+        return None if not requirements.dependencies and requirements.admits(PYTHON_VERSION) else requirements
 
 
-VERSION = ".".join(map(str, sys.version_info[:3]))
+PYTHON_VERSION = ".".join(map(str, sys.version_info[:3]))
 
 
 def read_source_version(source: Source, stamp: Stamp | None = None) -> SourceVersion:
@@ -176,7 +176,7 @@ def source_lock_path(requirements: Requirements, location: str) -> str:
 
 
 def find_definition_target(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function of a definition's target; a stand-in has those of a command.
+    """Return the source and the function of a definition's target: without `run` (a command, a stand-in) the shell's.
 
     A relative path is relative to `folder`.
     """
@@ -383,7 +383,7 @@ class Sources:
         code = wire.LoadCode(
             version.code, version.folder, wire.BuildFiles(version.named, {}, list(version.named)), pins=version.pins
         )
-        pool = Pool(source, self._builds, zygote, limits, code, begin=self.memory_watch.begin)
+        pool = Pool(source, self._builds, zygote, limits, code, on_busy=self.memory_watch.begin)
         spec = ChildSpec(pool.name, pool.run, reports_start=True, below=pool.workers)
         self._importing += 1
         try:

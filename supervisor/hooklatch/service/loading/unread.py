@@ -67,7 +67,7 @@ FOLDER = (
 )
 HIDDEN = f"it marks hooks and is no source, so nothing calls them; name it in a [[source]], or write into it: {MARK}"
 DECLARES_NONE = "it declares no hook, so it guards nothing; write one into it, or take it out of this folder"
-NOTHING = "nothing reads it: name it in files, or take it out of this folder"
+UNREAD = "nothing reads it: name it in files, or take it out of this folder"
 
 
 class FolderEntry(msgspec.Struct, frozen=True):
@@ -320,7 +320,7 @@ def list_unread_entries(folder: str, names: Iterable[str], used: UsedPaths) -> I
         elif (why := explain_suspicion(entry)) is not None:
             yield Diagnostic(shown, 0, why)
         elif entry.below or not entry.is_folder:
-            yield Diagnostic(shown, 0, NOTHING, is_red=False)
+            yield Diagnostic(shown, 0, UNREAD, is_red=False)
 
 
 def explain_suspicion(entry: FolderEntry) -> str | None:

@@ -48,9 +48,9 @@ class ReloadHint:
 class FileWatch:
     """The watch that reloads files when one of them changes. Code that knows of a change earlier sets the `hint`."""
 
-    def __init__(self, files: Reloader, hint: ReloadHint) -> None:
+    def __init__(self, reloader: Reloader, hint: ReloadHint) -> None:
         self.hint = hint
-        self._files = files
+        self._reloader = reloader
         self._hints: KernelHints | None = None
         self._unhinted: str | None = None  # why there are none
         self._covered = set[str]()
@@ -87,22 +87,22 @@ class FileWatch:
     @property
     def interval(self) -> float:
         """Return the seconds between two checks without a hint."""
-        is_covered = self._all_due > 0 and self._seen.keys() <= self._covered and not self._files.is_to_retry
+        is_covered = self._all_due > 0 and self._seen.keys() <= self._covered and not self._reloader.is_to_retry
         return COVERED_INTERVAL if is_covered else STAT_INTERVAL
 
     async def run(self) -> None:
         """Reload whenever a watched file changes."""
-        files = self._files
+        reloader = self._reloader
         self._seen, self._all_due = {}, 0.0
         while True:
             is_hinted = await self.hint.wait(self.interval)
-            await files.forget_unused()
-            is_all = is_hinted or files.is_to_retry or trio.current_time() >= self._all_due
+            await reloader.forget_unused()
+            is_all = is_hinted or reloader.is_to_retry or trio.current_time() >= self._all_due
             if not is_all and await self._are_same():
                 continue
             now = await self._look()
             self._all_due = trio.current_time() + COVERED_INTERVAL
-            if now != self._seen or files.is_to_retry:
+            if now != self._seen or reloader.is_to_retry:
                 self._seen = await self._take(self._seen, now)
                 self._all_due = 0.0  # it may have changed what is to be watched
 
@@ -113,7 +113,7 @@ class FileWatch:
 
     async def _look(self) -> dict[str, Stamp]:
         """Return the stamps of all watched paths.  They are covered first, so that a change after that is reported."""
-        find, hints = self._files.watched(), self._hints
+        find, hints = self._reloader.watched(), self._hints
 
         def look() -> tuple[set[str], dict[str, Stamp]]:
             paths = find()
@@ -125,20 +125,20 @@ class FileWatch:
 
     async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
         """Reload as soon as the changes are known to be whole, or have come to rest. Return the stamps it took."""
-        files, changed = self._files, list_changed_paths(now, before)
+        reloader, changed = self._reloader, list_changed_paths(now, before)
         await trio.sleep(max(0.0, SETTLE - await look_in_thread(lambda: measure_quiet(changed))))
         if await look_in_thread(lambda: all(is_written(path) is False for path in changed)):
             with suppress(UnsettledError):  # something has changed since
-                await files.reload(known=now)
+                await reloader.reload(known=now)
                 return now
         latest = trio.current_time() + WRITING
         while True:
-            now = await files.stamps()
+            now = await reloader.stamps()
             await trio.sleep(PATIENCE)
             is_late = trio.current_time() > latest
             written = map(is_written, list_changed_paths(now, before))  # looked at in the thread
-            if await files.stamps() == now and (is_late or not await look_in_thread(partial(any, written))):
-                await files.reload()
+            if await reloader.stamps() == now and (is_late or not await look_in_thread(partial(any, written))):
+                await reloader.reload()
                 return now
 
 

@@ -27,7 +27,7 @@ from hooklatch.core.text import suggest_name
 from hooklatch.service.registry.announcing import Announcer, Publish, SkipAnnouncer, make_announcement
 from hooklatch.service.registry.sessions import AgentSession, Sessions
 from hooklatch.service.registry.visibility import (
-    EVERYTHING,
+    ALL_SHARED,
     VisibilityScope,
     find_scope,
     has_list,
@@ -64,10 +64,10 @@ class Registries:
     ) -> None:
         self.catalogue = catalogue
         self.switches = dict(switches)
-        self._declared, self._gone = set[str](), set[str]()  # names of files' hooks, and those that were
+        self._names, self._gone = set[str](), set[str]()  # of declared hooks, and of those that were
         self.personalities: dict[str, list[str]] = {}
         self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of viewers that see only the global layers
-        self._files: list[Hook] = []
+        self._declared: list[Hook] = []
         self._api: dict[str, Hook] = {}
         self._projects: dict[str, list[Hook]] = {}
         self._sessions = sessions
@@ -122,22 +122,22 @@ class Registries:
     def set_global(
         self,
         *,
-        files: list[Hook],
+        declared: list[Hook],
         catalogue: Catalogue,
         projects: Mapping[str, list[Hook]],
         personalities: Mapping[str, list[str]],
         forgets: bool = False,
     ) -> SnapshotDiff:
-        """Replace the hooks of files, in one revision. A call without changes makes no revision.
+        """Replace the hooks declared by files, plugins and the fleet, in one revision, or in none if nothing changes.
 
         With `forgets`, the switches of hooks that are gone, also since earlier calls, are dropped: a later hook of such
         a name must not begin disabled.
         """
-        declared = list_switchable_names(files)
-        self._declared, self._gone = declared, (self._gone | self._declared) - declared
+        names = list_switchable_names(declared)
+        self._names, self._gone = names, (self._gone | self._names) - names
         while forgets and self._gone:
             self.switches.pop(self._gone.pop(), None)
-        self._files, self.catalogue = files, catalogue
+        self._declared, self.catalogue = declared, catalogue
         self._projects, self.personalities = dict(projects), dict(personalities)
         return self._commit_global(hands_down=True)
 
@@ -154,13 +154,13 @@ class Registries:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, describe_undefined_event(self.catalogue, name))
         return spec
 
-    def all_hooks(self) -> list[Hook]:
+    def shared_hooks(self) -> list[Hook]:
         """Return the hooks of all layers except sessions' own."""
         return [*self.view.hooks, *(hook for folder in self._projects for hook in self.project_hooks(folder))]
 
-    def every_hook(self) -> list[Hook]:
+    def all_hooks(self) -> list[Hook]:
         """Return the hooks of all layers, including sessions' own."""
-        return [*self.all_hooks(), *self._own_hooks()]
+        return [*self.shared_hooks(), *self._own_hooks()]
 
     def _own_hooks(self) -> list[Hook]:
         return [hook for session in self._sessions for hook in (*session.own.values(), *session.inherited)]
@@ -194,7 +194,7 @@ class Registries:
         Raises:
             RpcError: a file declares one of these ids.
         """
-        declared = {hook.id: hook for hook in self._files} if not is_restored else {}
+        declared = {hook.id: hook for hook in self._declared} if not is_restored else {}
         hooks = list(hooks)
         for hook in hooks:
             if hook.id in declared:
@@ -215,7 +215,7 @@ class Registries:
         hook = next((hook for hook in self._api.values() if name in (hook.id, hook.name)), None)
         if hook is None:
             self.check_not_of_fleet(name)
-            hook = next((hook for hook in self.all_hooks() if name in (hook.id, hook.name)), None)
+            hook = next((hook for hook in self.shared_hooks() if name in (hook.id, hook.name)), None)
             if hook is None:
                 return None
             place = hook.origin or "the [lsp] of the main file"
@@ -238,7 +238,7 @@ class Registries:
         Raises:
             RpcError: nothing has that name, or several do.
         """
-        target = find_named_hook(name, self.all_hooks())
+        target = find_named_hook(name, self.shared_hooks())
         of_fleet = [hook for hook in target.hooks if hook.layer is Layer.FLEET]
         if of_fleet and not enabled:
             raise FleetHookError(of_fleet[0])
@@ -264,7 +264,7 @@ class Registries:
             if hook.layer is Layer.FLEET and name in (hook.id, hook.name):
                 raise FleetHookError(hook)
 
-    def take_settings(self, session: AgentSession) -> None:
+    def refresh(self, session: AgentSession) -> None:
         """Apply a session's new plugins, personality and working directory."""
         self._outdate(session)
         self._hand_down(session)
@@ -273,12 +273,12 @@ class Registries:
     def register_own(self, session: AgentSession, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
             session.own[hook.id] = hook
-        self.take_settings(session)
+        self.refresh(session)
 
     def unregister_own(self, session: AgentSession, hook_id: str) -> None:
         if (hook := session.own.pop(hook_id, None)) is not None:
             session.switches.pop(hook.name, None)
-            self.take_settings(session)
+            self.refresh(session)
 
     def switch_own(self, session: AgentSession, hook_id: str, *, enabled: bool) -> Hook:
         """Enable or disable a hook of the session's own layer.
@@ -292,7 +292,7 @@ class Registries:
                 ErrorCode.NOT_FOUND, f"this session registered no hook {hook_id!r}; it cannot change another layer's"
             )
         session.switches[hook.name] = enabled
-        self.take_settings(session)
+        self.refresh(session)
         return hook
 
     def adopt(self, session: AgentSession, parent: AgentSession, hooks: Iterable[Hook] = ()) -> None:
@@ -307,7 +307,7 @@ class Registries:
         self._shared.clear()
         self.announcer.forget_pairs()
         old = self.view
-        new = Snapshot(self._revision + 1, apply_switches([*self._files, *self._api.values()], self.switches))
+        new = Snapshot(self._revision + 1, apply_switches([*self._declared, *self._api.values()], self.switches))
         change = compare_snapshots(old, new)
         if not (change.is_empty and old.digest == new.digest):
             self._revision += 1
@@ -356,7 +356,7 @@ class Registries:
         session.view = new
 
     def _shared_by(self, scope: VisibilityScope) -> Snapshot:
-        if scope == EVERYTHING:
+        if scope == ALL_SHARED:
             return self.view
         snapshot = self._shared.get(scope)
         if snapshot is None:

@@ -17,7 +17,7 @@ from hooklatch.service.registry.places import find_nearest_folders
 from hooklatch.service.registry.sessions import AgentSession
 
 __all__ = [
-    "EVERYTHING", "VisibilityScope", "list_allowed_plugins", "has_list", "inherit_gates", "select_own_layer",
+    "ALL_SHARED", "VisibilityScope", "list_allowed_plugins", "has_list", "inherit_gates", "select_own_layer",
     "find_scope", "select_shared_hooks",
 ]  # fmt: skip
 
@@ -41,9 +41,7 @@ class VisibilityScope(NamedTuple):
         return is_plugin_allowed(self.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
 
 
-EVERYTHING = (
-    VisibilityScope()
-)  # of the layers that all sessions share: no plugin is excluded, and no project is included
+ALL_SHARED = VisibilityScope()  # of the layers that all sessions share: without any project, with every plugin
 
 
 def find_scope(session: AgentSession, folders: Collection[str], *, is_unlisted: bool = False) -> VisibilityScope:
@@ -54,7 +52,7 @@ def find_scope(session: AgentSession, folders: Collection[str], *, is_unlisted: 
     plugins = None if is_unlisted else list_allowed_plugins(session)
     gate_plugins = session.gate_plugins if plugins is not None else None
     if not folders:
-        return VisibilityScope(plugins, gate_plugins) if plugins is not None else EVERYTHING
+        return VisibilityScope(plugins, gate_plugins) if plugins is not None else ALL_SHARED
     own = find_nearest_folders(session.places, folders)
     ancestors = find_nearest_folders(session.places_above, folders) - own
     return VisibilityScope(plugins, gate_plugins, frozenset(own), frozenset(ancestors))

@@ -113,10 +113,10 @@ class Connection:
     # Thousands of connections are idle: with slots each takes 0.4 KiB, with a dictionary 2.5 KiB.
     __slots__ = (
         "_admission", "_bytes_in_flight", "_handler", "_handoff", "_hangups", "_has_more",
-        "_hello_deadline", "_in_flight", "_incoming", "_is_closing", "_is_gone", "_is_line_begun",
+        "_in_flight", "_incoming", "_input_deadline", "_is_closing", "_is_line_begun",
         "_is_one_shot", "_is_retired", "_lag", "_line_timeouts", "_nursery", "_outgoing",
-        "_reader", "_rubbish", "_served", "_socket", "_unbroken", "client", "has_greeted", "may_skip",
-        "number", "role", "session", "topics",
+        "_reader", "_rubbish", "_served", "_serves_one_event", "_socket", "_unbroken", "client", "has_greeted",
+        "may_skip", "number", "role", "session", "topics",
     )  # fmt: skip
 
     def __init__(
@@ -152,8 +152,8 @@ class Connection:
         self._is_closing = False
         self._is_one_shot = False
         self._is_retired = False
-        self._is_gone = False
-        self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
+        self._serves_one_event = False
+        self._input_deadline = trio.current_time() + HELLO_TIMEOUT  # of the hello, or of a long line before it
 
     async def run(self) -> None:
         """Serve the client until it is gone."""
@@ -201,7 +201,7 @@ class Connection:
 
     def serve_last_event(self) -> None:
         """Serve one event and nothing else, since the client is gone already and cannot be identified."""
-        self._is_gone = True
+        self._serves_one_event = True
 
     def retire(self) -> None:
         """Accept no more requests after `session.close`. The connection closes when all its requests are answered."""
@@ -281,7 +281,7 @@ class Connection:
         """Wait for room for the rest of a long line. Without room in time, the line is read and dropped."""
         self._end_line()  # we do not read, so the line may take its time
         await self._incoming.make_room(ROOM_TIMEOUT if self.has_greeted else ROOM_TIMEOUT_OF_STRANGERS)
-        self._hello_deadline = trio.current_time() + FRAME_TIMEOUT
+        self._input_deadline = trio.current_time() + FRAME_TIMEOUT
 
     async def _wait_in_time(self) -> None:
         """Wait for a hello, or for the rest of a line."""
@@ -291,7 +291,7 @@ class Connection:
                 self._line_timeouts.begin(self, trio.current_time() + FRAME_TIMEOUT)
             await trio.lowlevel.wait_readable(self._socket)
             return
-        with trio.move_on_at(self._hello_deadline):
+        with trio.move_on_at(self._input_deadline):
             await trio.lowlevel.wait_readable(self._socket)
             return
         if self._incoming.lines.is_empty:
@@ -356,7 +356,7 @@ class Connection:
             raise CloseConnection
 
     async def _answer(self, request: IncomingRequest, size: int, flow: FairQueueKey) -> None:
-        if (self._in_flight or flow.in_flight or self._is_retired or self._is_gone) and (
+        if (self._in_flight or flow.in_flight or self._is_retired or self._serves_one_event) and (
             refusal := self._refusal(request, size, flow)
         ) is not None:
             self._send_error(request.id, refusal)
@@ -406,7 +406,7 @@ class Connection:
 
     def _refusal(self, request: IncomingRequest, size: int, flow: FairQueueKey) -> RpcError | None:
         """Return the refusal of a request, if others are under way or the connection is ending."""
-        if self._is_gone and (self.is_admin or request.method not in ONE_SHOTS):
+        if self._serves_one_event and (self.is_admin or request.method not in ONE_SHOTS):
             raise CloseConnection
         if self._is_retired:
             return RpcError(ErrorCode.INVALID_REQUEST, "this connection has closed its session; open another one")

@@ -1,4 +1,4 @@
-"""The calls of hooks, in the workers of pools and in clients that serve hooks.  Knows deadlines, not verdicts.
+"""The runners of hooks: the pools of workers, and the clients that serve hooks.  Knows deadlines, not verdicts.
 
 A call has its outcome by its deadline, even if its target does not answer.
 """
