@@ -364,7 +364,7 @@ class World:
 
     async def confirm(self) -> None:
         """Load what is there by hand after a start: then the operator's guards are in force as they were."""
-        report = None
+        report, gone = None, [one for one in self.versions.values() if one.is_gone]
         while report is None:
             await trio.sleep(0.05)
             if self._admin is not None:
@@ -372,12 +372,12 @@ class World:
                 report = await self.ask("hooks")
         for name, hook in self.globals.items():
             found, kept = find_state(hook, report), self.kept.get(name)
-            if found == "inactive" and hook.versions.is_gone:
+            if found == "inactive" and hook.versions in gone:
                 found = kept or ACTIVE  # as it will be once its file is back
             if found not in STATES or (kept is not None and found != kept) or (found == "gone" and name != "g"):
                 self.violate(f"G: {name} is {found} after a start, and was {kept}")
             await self.settle(hook, report)
-        for versions in [one for one in self.versions.values() if one.is_gone]:
+        for versions in gone:
             await self.edit(versions.name)
 
     # -- what befalls it -------------------------------------------------------------------------------------

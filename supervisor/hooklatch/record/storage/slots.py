@@ -16,7 +16,7 @@ from hashlib import sha256
 from hooklatch.directories import replace_file
 from hooklatch.files import open_regular
 
-__all__ = ["SlotFile", "SlotError", "read_form", "encode_slot_line"]
+__all__ = ["SlotFile", "SlotError", "read_form", "read_slot", "encode_slot_line"]
 
 DIGEST = 16  # hexadecimal digits
 ATTEMPTS = 20
@@ -70,6 +70,13 @@ def read_form(path: str, form: re.Pattern[bytes], what: str) -> re.Match[bytes] 
     return match
 
 
+def write_slot(fd: int, text: bytes) -> None:
+    """Write a line to its end: of what a disk takes only a part, the rest would be of the line before."""
+    line, done = encode_slot_line(text), 0
+    while done < len(line):
+        done += os.pwrite(fd, line[done:], done)
+
+
 class SlotFile:
     """A slot that is open for writing.  Its methods raise OSError where it cannot be created, opened or written."""
 
@@ -81,7 +88,7 @@ class SlotFile:
 
     def write(self, text: bytes) -> None:
         """Overwrite the content; the next sync of `fd` brings it to disk."""
-        os.pwrite(self.fd, encode_slot_line(text), 0)
+        write_slot(self.fd, text)
         self._text = text
 
     def is_in_place(self) -> bool:
@@ -108,7 +115,7 @@ class SlotFile:
             self._create()
         fd = open_regular(self.path, os.O_WRONLY | os.O_NOFOLLOW)
         if before != self._text:
-            os.pwrite(fd, encode_slot_line(self._text), 0)  # in place, since that needs no space on a full disk
+            write_slot(fd, self._text)  # in place, since that needs no space on a full disk
         return fd
 
     def _create(self) -> None:

@@ -302,7 +302,7 @@ class Reloader:
             raise UnsettledError
         first = plan.files[0]
         if self._state.fault is None or (first.config is not None and not first.is_absent):  # else they are unknown
-            self._on_settings(plan.main.settings)
+            self._on_settings(plan.main.settings)  # before hooks are bound: a [fleet] that has just come denies in them
         state = self._state.state
         built = await SourceBuilder(
             self._sources, plan, found.versions, targets, state.manifests, state.builds, accepts=accepts

@@ -1,0 +1,43 @@
+"""A slot: a line that a disk takes in parts is written to its end, or the write fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from hooklatch.record.storage.slots import SlotFile, read_slot
+
+
+def test_a_disk_that_takes_a_part_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:3], at))
+    slot = SlotFile(str(tmp_path / "slot"), b"first")
+
+    slot.write(b"other")
+    slot.close()
+
+    assert read_slot(slot.path) == b"other"
+    SlotFile(slot.path, b"third").close()
+    assert read_slot(slot.path) == b"third"
+
+
+def test_a_write_that_ends_in_the_middle_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.pwrite
+    slot = SlotFile(str(tmp_path / "slot"), b"first")
+
+    def full(fd: int, data: bytes, at: int) -> int:
+        if at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data[:3], at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            slot.write(b"other")
+    slot.write(b"other")
+    slot.close()
+
+    assert read_slot(slot.path) == b"other"
