@@ -158,6 +158,25 @@ async def test_a_fire_never_takes_what_may_be_half_of_the_operators_change(
     assert (decision["verdict"], decision["reason"], hooks) == ("deny", "operator", ["a", "b"])
 
 
+async def test_a_fire_that_loads_a_project_forgets_no_fault_of_the_operators_files(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_daemon(
+        tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS, "helper.py": "REASON = 1"}
+    ) as daemon:
+        await trusted(daemon, project)
+        async with daemon.session(cwd=project.path) as client, daemon.administrator() as admin:
+            daemon.write("guards.py", "x = (")
+            before = await admin.call("reload")
+            monkeypatch.setattr("hooklatch.service.loading.watch.SETTLE", 3600.0)
+            project.write("helper.py", "REASON = 2")
+            await client.fire_tool("Read")
+            status = await admin.call("status")
+
+    assert "was never closed" in str(before["diagnostics"])
+    assert "was never closed" in str(status["problems"])
+
+
 async def test_the_old_content_lifts_it(daemon: Daemon, project: Project) -> None:
     await trusted(daemon, project)
     async with daemon.session(cwd=project.path) as client:

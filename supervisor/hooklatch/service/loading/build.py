@@ -332,23 +332,19 @@ def find_wanted_versions(
     targets: Iterable[PythonTarget],
     units: Mapping[str, SourceBuild],
     afresh: Collection[str] | None,
-    below: Collection[str] | None = None,
+    kept: Collection[str],
 ) -> WantedVersions:
     """Return the wanted version of each source of a plan and of the hooks of clients, in a thread.
 
-    The sources `afresh` (None: all of them) are built even if their files are the same.  With `below`, every build of a
-    source that is not there stays as it is.
+    The sources `afresh` (None: all) are built though their files are the same.  The builds of those `kept` stay.
     """
     sources = {target.source.location: target.source for target in targets if target.source.location not in plan.wanted}
     sources = {**plan.wanted, **sources}
     stamps = stamp_paths([path for location in sources if location in units for path in units[location].stamps])
+    anew = sources.keys() if afresh is None else afresh
     return {
-        source: None
-        if below is not None and location in units and not any(is_below(f"{location}/", path) for path in below)
-        else find_wanted_version(
-            source, units.get(location), plan, stamps, is_afresh=afresh is None or location in afresh
-        )
-        for location, source in sources.items()
+        source: None if at in kept else find_wanted_version(source, units.get(at), plan, stamps, is_afresh=at in anew)
+        for at, source in sources.items()
     }
 
 

@@ -38,6 +38,7 @@ from hooklatch.service.loading.build import (
     aim_at_nothing,
     find_wanted_version,
     find_wanted_versions,
+    is_below,
     verify_fleet_files,
 )
 from hooklatch.service.loading.commit import ActiveHooks, list_kept, list_manifests
@@ -433,15 +434,18 @@ class Reloader:
             find_packages=self.find_packages,
         )  # fmt: skip
         units, targets = dict(self._sources.units), self._list_targets()
-        afresh, last = None if request.is_explicit else request.afresh, self._seen
+        afresh, last, kept = None if request.is_explicit else request.afresh, self._seen, set[str]()
+        if (below := request.below) is not None:  # what is faulty is read again, or its fault would be forgotten
+            whole = units.keys() - self.active.built.faults.keys()
+            kept = {location for location in whole if not any(is_below(f"{location}/", path) for path in below)}
 
         def observe() -> FirstLook:
             seen = see_all()
-            if request.below is not None:
+            if below is not None:
                 seen = msgspec.structs.replace(last, projects=seen.projects, fleet=seen.fleet, manifests=seen.manifests)
             joined = msgspec.structs.replace(seen, fleet=candidate.join(seen.fleet)) if candidate is not None else seen
             plan = plan_reload(active, joined, accepts)
-            versions = find_wanted_versions(plan, targets, units, afresh, request.below)
+            versions = find_wanted_versions(plan, targets, units, afresh, kept)
             return FirstLook(seen, plan, versions, targets, stamp_paths(watched()) if watched is not None else None)
 
         return observe
