@@ -332,7 +332,7 @@ def find_wanted_versions(
     targets: Iterable[PythonTarget],
     units: Mapping[str, SourceBuild],
     afresh: Collection[str] | None,
-    kept: Collection[str],
+    kept: Collection[str] = (),
 ) -> WantedVersions:
     """Return the wanted version of each source of a plan and of the hooks of clients, in a thread.
 
