@@ -146,6 +146,7 @@ class World:
                     file.truncate(0)
                     os.pwrite(file.fileno(), text.encode(), 0)
                     os.fsync(file.fileno())
+                sync(os.path.dirname(versions.path))  # it may have been gone
             else:
                 self.faults["file_edited"] += 1
                 self.write(versions.path, text)
@@ -294,9 +295,9 @@ class World:
             self.project_fault = None
             self.project_hook.become(None)
             answer = await self.ask("untrust", folder=self.project)
-            if answer is not None and not answer.get("warnings"):  # else it may be trusted again after a start
+            if answer is not None:
                 self._is_trusted = False
-                self.project_hook.become("gone")
+                self.project_hook.become("gone" if not answer.get("warnings") else None)  # it may come back by a start
 
     async def change(self, hook: Known, to: str) -> None:
         """Bring a hook to a state, and know whether that is stored."""
