@@ -284,7 +284,8 @@ class World:
             if self.project_hook.state != ACTIVE:
                 self.project_hook.become(None)
             result = await self.ask("trust", folder=self.project)
-            self._is_trusted = self._is_trusted or result is not None
+            is_stored = result is not None and not result.get("warnings")  # else a start may lose it
+            self._is_trusted = self._is_trusted or is_stored
             if result is not None and not result["diagnostics"]:
                 versions.lowest = version
                 self.project_hook.become(ACTIVE)
