@@ -45,6 +45,7 @@ class Client:
         self._answers: dict[int, dict[str, Any]] = {}
         self._sending = trio.Lock()
         self.is_stalled = False  # it reads nothing
+        self.session: str | None = None  # its name, once the daemon knows it
         self.announcements: list[dict[str, Any]] = []
         self.heard = trio.Event()
         self.is_over = False

@@ -9,8 +9,9 @@ import hashlib
 import math
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -28,9 +29,15 @@ class Entry(msgspec.Struct):
     kind: str
     decision_id: str | None = None
     call_id: str | None = None
+    session: str | None = None
+    event: str | None = None
+    verdict: str | None = None
     cause: str | None = None
+    hook: str | None = None
+    payload_digest: str | None = None
 
 
+NAMED = ("event", "verdict", "cause", "hook", "payload_digest")  # what the entry and the answer of a decision both say
 DECODE = msgspec.json.Decoder(Entry).decode
 
 
@@ -40,7 +47,7 @@ class Ledger:
     def __init__(self, folder: str, digest: hashlib._Hash | None, violate: Callable[[str], None]) -> None:
         self.folder, self._digest, self._violate = folder, digest, violate
         self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
-        self._decided: dict[str, int] = {}
+        self._decided: dict[str, Entry] = {}
         self._told: dict[str, tuple[int, str, float]] = {}  # by decision: the head that its answer named, and when
         self._torn: dict[str, None] = {}
         self._at: dict[str, int] = {}
@@ -97,16 +104,17 @@ class Ledger:
         if entry.kind == "decision" and decision is not None:
             if decision in self._decided and entry.cause != "audit":  # it did not reach the disk, and is denied
                 self._violate(f"F: decision {decision} is recorded twice")
-            self._decided[decision] = seq
+            self._decided[decision] = entry
 
     def has(self, call: str) -> bool:
         """Return whether a fire with this id of a call is on record."""
         self.read()
         return call in self._calls
 
-    def told(self, decision: str, head: dict[str, object], now: float) -> None:
-        """Note the head that an answer names: by now its entry is in the record."""
-        seq, own = int(str(head["seq"])), str(head["hash"])
+    def told(self, answer: Mapping[str, Any], session: str | None, now: float) -> None:
+        """Note the head that an answer to a session names: by now its entry is in the record, and says the same."""
+        decision, head = answer["decision_id"], answer["record"]
+        seq, own = int(head["seq"]), str(head["hash"])
         if seq not in self.hashes and self._at:
             with suppress(FileNotFoundError):
                 self._read_segment(max(self._at))  # nearly always it is there, and no other segment has begun
@@ -118,8 +126,11 @@ class Ledger:
             self._violate(f"F: decision {decision} was answered before entry {seq} was written")
         elif not self.hashes[seq].startswith(own):
             self._violate(f"F: entry {seq} is not what the answer named")
-        if self._decided.get(decision, seq + 1) > seq:
+        entry = self._decided.get(decision)
+        if entry is None or entry.seq > seq:
             self._violate(f"F: decision {decision} is not recorded up to entry {seq}")
+        elif entry.session != session or any(getattr(entry, name) != answer[name] for name in NAMED):
+            self._violate(f"F: the record says {entry} of what was answered to {session} as {dict(answer)}")
 
     def restart(self, promised: float | None, may_have_lost: Callable[[float], bool]) -> None:
         """Read the record from its beginning, as a new daemon has it.
@@ -140,7 +151,7 @@ class Ledger:
             self._told[decision] = seq, own, at if at <= self.unsynced_since else math.inf
             if seq not in self.hashes or not self.hashes[seq].startswith(own):
                 self._violate(f"F: entry {seq}, which an answer at {at:.3f} named, is not on record")
-            elif self._decided.get(decision, seq + 1) > seq:
+            elif (entry := self._decided.get(decision)) is None or entry.seq > seq:
                 self._violate(f"F: decision {decision}, answered at {at:.3f}, is not on record")
         if promised is None:
             for seq, own in before.items():

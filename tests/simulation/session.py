@@ -69,7 +69,7 @@ class AgentOfWorld:
         }  # fmt: skip
         session = {key: value for key, value in session.items() if value is not None}
         hello = await client.call("hello", protocol=1, client={"name": "sim", "version": "1"}, session=session)
-        self._token, self._child_token = hello["resume_token"], hello["child_token"]
+        self._token, self._child_token, client.session = hello["resume_token"], hello["child_token"], self.name
         self._chain, self._heard = None, 0
         await self._register(client)
         if draw.random() < 0.5:

@@ -201,7 +201,7 @@ class World:
             # What waited for the disk is there whatever happens; any other for all that was written before some time.
             is_promised = self.is_synced and event == "pre_tool_use" and decision["cause"] != "audit"
             with self.kernel.acting_as(self.kernel.init):  # its calls do not fail: they are not the daemon's
-                self.ledger.told(decision["decision_id"], decision["record"], -1.0 if is_promised else self.kernel.now)
+                self.ledger.told(decision, client.session, -1.0 if is_promised else self.kernel.now)
 
     # -- the administrator -----------------------------------------------------------------------------------
 
