@@ -54,6 +54,8 @@ class Ledger:
         self._last: Entry | None = None
         self._calls: deque[str | None] = deque(maxlen=500)
         self.last_number = self.last_told = 0  # the highest numbers, of an entry and of one that an answer has named
+        self.least = 0.0  # bytes that retention leaves, as long as nothing is too old
+        self._sizes: dict[str, int] = {}  # of the segments, in bytes
         self.unsynced_since = math.inf  # from when on the daemon that was killed may have synced nothing
 
     def open(self, now: float) -> None:
@@ -68,6 +70,14 @@ class Ledger:
             return
         for name in names:
             self._read_segment(name, is_torn=is_torn)
+        if not is_torn:
+            self._check_removed(names)
+
+    def _check_removed(self, names: list[str]) -> None:
+        sizes, self._sizes = self._sizes, {name: self._at[name] for name in names}
+        removed = [name for name in sizes if name < min(names, default="")]
+        if removed and sum(self._sizes.values()) + sizes[max(removed)] < self.least:
+            self._violate(f"F: retention has removed {removed}, and so leaves less than {self.least:.0f} bytes")
 
     def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
         at = self._at.get(name, 0)

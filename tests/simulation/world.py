@@ -25,6 +25,8 @@ from simulation.trouble import DiskTrouble
 __all__ = ["World"]
 
 DOOMED = 0.1  # seconds after which a daemon that is doomed dies at one of its next calls
+HEARD_WITHIN = 1.0  # seconds after its answer in which subscribers have heard of a decision
+SLACK = 2**12  # bytes that are written after retention has counted
 EVERY = 18  # fires between two events of the world
 INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
 EVENTS = {"n": "post_tool_use", "t": "post_model"}
@@ -71,6 +73,8 @@ class World:
         self.agents: list[AgentOfWorld] = []
         self.agents.extend(AgentOfWorld(self, number) for number in range(4))
         self._admin: Client | None = None
+        self._watched: object | None = None  # since when the administrator has heard of all decisions
+        self._announced: set[str] = set()
 
     def violate(self, text: str) -> None:
         """Note a violation."""
@@ -93,13 +97,14 @@ class World:
     def write_settings(self) -> None:
         """Have other settings in the next life."""
         draw = self._settings
-        keep, segment = draw.choice((("0.5", "0.05"), ("0.5", "0.2"), ("2", "0.1"), ("2", "2")))
+        keep, segment = draw.choice(((0.5, 0.05), (0.5, 0.2), (2, 0.1), (2, 2)))
         durability = draw.choice(("written", "sync"))
         self.is_synced = durability == "sync"
+        workers, calls, days = draw.choice((2, 4)), draw.choice((40, 10_000)), draw.choice((30, 30, 0.02))
+        self.ledger.least = keep * 2**20 - SLACK if days == 30 else 0.0
         self.write(f"{self.config}/hooks.toml", CONFIG.format(
-            keep=keep, segment=segment, kept=str(self.is_kept).lower(), workers=draw.choice((2, 4)),
-            calls=draw.choice((40, 10_000)), durability=durability,
-            days=draw.choice((30, 30, 0.02)),
+            keep=keep, segment=segment, kept=str(self.is_kept).lower(), workers=workers, calls=calls,
+            durability=durability, days=days,
         ))  # fmt: skip
 
     def write(self, path: str, text: str) -> None:
@@ -140,11 +145,14 @@ class World:
                 self.faults["file_written_slowly"] += 1
                 self.judge.blow("file")
                 half = int(len(text) * (0.1 + 0.6 * draw.random()))
-                with open(versions.path, "wb", buffering=0) as file:
-                    file.write(f"{text[:half]}\n(".encode())
+                with open(versions.path, "w") as file:
+                    file.write(f"{text[:half]}\n(")
+                    file.flush()
                     await trio.sleep(draw.random() * 0.3)
-                    file.truncate(0)
-                    os.pwrite(file.fileno(), text.encode(), 0)
+                    file.seek(0)
+                    file.truncate()
+                    file.write(text)
+                    file.flush()
                     os.fsync(file.fileno())
                 sync(os.path.dirname(versions.path))  # it may have been gone
             else:
@@ -183,7 +191,7 @@ class World:
         """Fire, and have the decision judged."""
         self._nonces += 1
         nonce = f"q{self._nonces}"
-        asked = self.judge.begin(event, nonce, do, hooks, tool)
+        asked, watched = self.judge.begin(event, nonce, do, hooks, tool), self._watched
         fault = self.project_fault if in_project and event == "pre_tool_use" else None
         if tool == "Count":
             self.judge.counted += 1
@@ -197,6 +205,8 @@ class World:
             asked.must_deny = fault
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
         self.judge.end(asked, decision)
+        if watched is not None:
+            self.kernel.at(HEARD_WITHIN, self._check_heard, watched, decision)
         if decision.get("record") is not None:
             # What waited for the disk is there whatever happens; any other for all that was written before some time.
             is_promised = self.is_synced and event == "pre_tool_use" and decision["cause"] != "audit"
@@ -214,13 +224,14 @@ class World:
                     await self._listen(client, nursery)
                     nursery.cancel_scope.cancel()
             finally:
-                self._admin = None
+                self._admin = self._watched = None
             await trio.sleep(0.02)
 
     async def _listen(self, client: Client, nursery: trio.Nursery) -> None:
-        topics = ["asks", "operations", *(["decisions"] if self.random.random() < 0.3 else [])]
-        await client.call("subscribe", topics=topics)
+        is_watching = self.random.random() < 0.3
+        await client.call("subscribe", topics=["asks", "operations", *(["decisions"] if is_watching else [])])
         self._admin, seen = client, 0
+        self._watched = object() if is_watching else None
         while not client.is_over:
             await client.heard.wait()
             client.heard = trio.Event() if not client.is_over else client.heard
@@ -231,8 +242,15 @@ class World:
     def _hear(self, client: Client, nursery: trio.Nursery, one: dict[str, Any]) -> None:
         if "decision" in one:
             self.judge.hear(one["decision"])
+            self._announced.add(one["decision"]["decision_id"])
+        elif "missed" in one:
+            self._watched = object()
         elif "opened" in one:
             nursery.start_soon(self._answer, client, one["opened"]["id"])
+
+    def _check_heard(self, watched: object, decision: dict[str, Any]) -> None:
+        if self._watched is watched and decision["decision_id"] not in self._announced:
+            self.violate(f"A: a subscriber has not heard of {decision}")
 
     async def _answer(self, client: Client, name: str) -> None:
         draw = self.random
