@@ -70,12 +70,8 @@ class Ledger:
             return
         for name in names:
             self._read_segment(name, is_torn=is_torn)
-        if not is_torn:
-            self._check_removed(names)
-
-    def _check_removed(self, names: list[str]) -> None:
         sizes, self._sizes = self._sizes, {name: self._at[name] for name in names}
-        removed = [name for name in sizes if name < min(names, default="")]
+        removed = [name for name in sizes if name < min(names, default="") and not is_torn]
         if removed and sum(self._sizes.values()) + sizes[max(removed)] < self.least:
             self._violate(f"F: retention has removed {removed}, and so leaves less than {self.least:.0f} bytes")
 
