@@ -317,10 +317,11 @@ async def test_each_change_of_the_operators_that_cannot_be_stored_says_so(tmp_pa
 async def test_what_could_not_be_stored_is_stored_as_soon_as_it_can_be(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    (obstacle := tmp_path / "state.json.new").mkdir()
-    state = StateFile(str(tmp_path))
+    obstacle, state = tmp_path / "state.json.new", StateFile(str(tmp_path))
     async with trio.open_nursery() as nursery:
         await nursery.start(state.run)
+        await state.store()  # a write that succeeds, as nearly all do before one that fails
+        obstacle.mkdir()
         state.state.hooks = [{"id": "1"}]
         await state.store()
         await trio.sleep(60)

@@ -153,9 +153,15 @@ async def test_a_fire_never_takes_what_may_be_half_of_the_operators_change(
             daemon.write("mine.py", f"{own}#")
             await client.call("register", hooks=[registered])
 
-            hooks = [hook["id"] for hook in (await client.call("hooks"))["hooks"] if hook["layer"] == "global"]
+            project.write("helper.py", "REASON = 2")
+            async with daemon.session(cwd=project.path):  # its hello loads the project
+                hooks = [hook["id"] for hook in (await client.call("hooks"))["hooks"] if hook["layer"] == "global"]
+            async with daemon.administrator() as admin:  # another person may be at the files meanwhile
+                await admin.call("trust", folder=project.path)
+                await admin.call("untrust", folder=project.path)
+            hooks += [hook["id"] for hook in (await client.call("hooks"))["hooks"] if hook["layer"] == "global"]
 
-    assert (decision["verdict"], decision["reason"], hooks) == ("deny", "operator", ["a", "b"])
+    assert (decision["verdict"], decision["reason"], hooks) == ("deny", "operator", ["a", "b"] * 2)
 
 
 async def test_a_fire_that_loads_a_project_forgets_no_fault_of_the_operators_files(

@@ -188,6 +188,22 @@ async def test_a_hook_whose_file_vanished_is_removed_by_its_name_and_nothing_els
     assert (last["operation"], last["hook"], last["accepted"]) == ("unregister", "more:no", answer["accepted"])
 
 
+async def test_a_reload_keeps_the_switch_of_a_clients_hook_that_has_the_name_of_one_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    files = {**HOOKS_D, "guards.py": GUARDS}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin, daemon.session() as client:
+        gone("hooks.d")(tmp_path)
+        await admin.until_status(is_red)
+        await admin.call("unregister", scope="global", id="more:no")
+        hook = {"id": "more:no", "event": "pre_tool_use", "run": f"{tmp_path}/guards.py:no"}
+        await admin.call("register", scope="global", hooks=[hook])
+        await admin.call("disable", scope="global", id="more:no")
+        await admin.call("reload")
+
+        assert (await bash(client))[0] == "pass"
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_hook_that_a_file_still_declares_is_removed_in_that_file(tmp_path: Path, is_gone: bool) -> None:
     files = {"hooks.toml": CONFIG, "guards.py": GUARDS}

@@ -20,7 +20,7 @@ from hooklatch.service.api.hook_methods import add_storage_warning
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, PolicySlot
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest
 from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import find_real_path, look_up_directory
@@ -140,7 +140,8 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.projects.trust(project, pins)
         self.operations.record(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
-        reloaded = await self.reloader.reload(anew=project_hooks_folder(project))
+        folder = project_hooks_folder(project)
+        reloaded = await self.reloader.reload(ReloadRequest(below=[folder]), anew=folder)
         diagnostics = [
             diagnostic
             for diagnostic in reloaded["diagnostics"]
@@ -167,7 +168,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         if was_trusted:
             self.operations.record(connection, "untrust", params, folder=project)
             await self.state.store()
-            await self.reloader.reload()
+            await self.reloader.reload(ReloadRequest(below=()))
         revision = self.registries.view.revision
         answer: UntrustAnswer = {"folder": project, "was_trusted": was_trusted, "revision": revision}
         add_storage_warning(self.state, answer)

@@ -24,7 +24,8 @@ from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicySlot, ch
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader
+from hooklatch.service.loading.reloader import Reloader, ReloadRequest
+from hooklatch.service.loading.trust import project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
 from hooklatch.service.registry.registries import Registries
@@ -306,7 +307,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         folders = projects.nearest(directory for directory in directories if directory is not None)
         with projects.holding(folders):
             if not await projects.are_settled(folders):
-                await self.reloader.reload()
+                await self.reloader.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
             yield
 
 

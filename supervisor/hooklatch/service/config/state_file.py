@@ -292,7 +292,9 @@ class StateFile:
             if self.fault is None:  # else nothing is written before the file is accepted, which writes it
                 self._failed.set()
         else:
-            self.unwritten, self._failed = None, trio.Event()
+            self.unwritten = None
+            if self._failed.is_set():  # `run` may be waiting for one that is not
+                self._failed = trio.Event()
 
     def _write(self, data: bytes) -> None:
         if self.fault is not None:

@@ -133,7 +133,7 @@ class Registries:
         With `forgets`, the switches of hooks that are gone, also since earlier calls, are dropped: a later hook of such
         a name must not begin disabled.
         """
-        names = list_switchable_names(declared)
+        names = list_switchable_names([*declared, *self._api.values()])
         self._names, self._gone = names, (self._gone | self._names) - names
         while forgets and self._gone:
             self.switches.pop(self._gone.pop(), None)
