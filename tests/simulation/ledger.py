@@ -35,6 +35,8 @@ class Entry(msgspec.Struct):
     cause: str | None = None
     hook: str | None = None
     payload_digest: str | None = None
+    kept_seq: int = 0
+    bytes: int = 0
 
 
 NAMED = ("event", "verdict", "cause", "hook", "payload_digest")  # what the entry and the answer of a decision both say
@@ -48,19 +50,19 @@ class Ledger:
         self.folder, self._digest, self._violate = folder, digest, violate
         self.hashes: dict[int, str] = {}  # of the lines that were read, by their numbers
         self._decided: dict[str, Entry] = {}
-        self._told: dict[str, tuple[int, str, float]] = {}  # by decision: the head that its answer named, and when
+        # By decision: the head that its answer named, when, and from when on it is promised to be on the disk.
+        self._told: dict[str, tuple[int, str, float, float]] = {}
         self._torn: dict[str, None] = {}
         self._at: dict[str, int] = {}
         self._last: Entry | None = None
         self._calls: deque[str | None] = deque(maxlen=500)
         self.last_number = self.last_told = 0  # the highest numbers, of an entry and of one that an answer has named
         self.least = 0.0  # bytes that retention leaves, as long as nothing is too old
-        self._sizes: dict[str, int] = {}  # of the segments, in bytes
         self.unsynced_since = math.inf  # from when on the daemon that was killed may have synced nothing
 
     def open(self, now: float) -> None:
         """Note that a daemon opens the record, and syncs what the one before it has only written."""
-        self._told = {key: (seq, own, min(at, now + FIRST_SYNC)) for key, (seq, own, at) in self._told.items()}
+        self._told = {key: (*told, min(due, now + FIRST_SYNC)) for key, (*told, due) in self._told.items()}
 
     def read(self, *, is_torn: bool = False) -> None:
         """Read what was added since the last time: where a loss of power has torn a file, up to there."""
@@ -70,10 +72,13 @@ class Ledger:
             return
         for name in names:
             self._read_segment(name, is_torn=is_torn)
-        sizes, self._sizes = self._sizes, {name: self._at[name] for name in names}
-        removed = [name for name in sizes if name < min(names, default="") and not is_torn]
-        if removed and sum(self._sizes.values()) + sizes[max(removed)] < self.least:
-            self._violate(f"F: retention has removed {removed}, and so leaves less than {self.least:.0f} bytes")
+
+    def _check_retired(self, entry: Entry) -> None:
+        """Check that what was removed is what was too much, by the sizes of now."""
+        left = [name for name in os.listdir(self.folder) if f"{entry.kept_seq:016}" <= name]
+        size = sum(os.stat(f"{self.folder}/{name}").st_size for name in left) + entry.bytes
+        if size < self.least:
+            self._violate(f"F: retention removes {entry.bytes} of {size} bytes, though {self.least:.0f} may stay")
 
     def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
         at = self._at.get(name, 0)
@@ -106,6 +111,8 @@ class Ledger:
         self.last_number = max(seq, self.last_number)
         if self._digest is not None:
             self._digest.update(line)
+            if entry.kind == "retired":
+                self._check_retired(entry)
         self._calls.append(entry.call_id)
         if entry.kind == "decision" and decision is not None:
             if decision in self._decided and entry.cause != "audit":  # it did not reach the disk, and is denied
@@ -126,7 +133,7 @@ class Ledger:
                 self._read_segment(max(self._at))  # nearly always it is there, and no other segment has begun
         if seq not in self.hashes:
             self.read()
-        self._told[decision] = seq, own, now
+        self._told[decision] = seq, own, now, now
         self.last_told = max(seq, self.last_told)
         if seq not in self.hashes:
             self._violate(f"F: decision {decision} was answered before entry {seq} was written")
@@ -151,10 +158,10 @@ class Ledger:
         self.read(is_torn=promised is not None)
         self._digest = digest
         first = min(self.hashes, default=0)
-        for decision, (seq, own, at) in told.items():
-            if seq < first or (promised is not None and (at > promised or may_have_lost(at))):
+        for decision, (seq, own, at, due) in told.items():
+            if seq < first or (promised is not None and (due > promised or may_have_lost(at))):
                 continue
-            self._told[decision] = seq, own, at if at <= self.unsynced_since else math.inf
+            self._told[decision] = seq, own, at, due if due <= self.unsynced_since else math.inf
             if seq not in self.hashes or not self.hashes[seq].startswith(own):
                 self._violate(f"F: entry {seq}, which an answer at {at:.3f} named, is not on record")
             elif (entry := self._decided.get(decision)) is None or entry.seq > seq:
@@ -164,4 +171,4 @@ class Ledger:
                 if seq >= first and self.hashes.get(seq) not in (own, None):
                     self._violate(f"F: entry {seq} is another than before")
         self._told = {key: one for key, one in self._told.items() if one[0] >= self.last_number - 2000}
-        self.last_told = max((seq for seq, _, _ in self._told.values()), default=0)
+        self.last_told = max((seq for seq, *_ in self._told.values()), default=0)
