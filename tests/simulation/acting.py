@@ -37,6 +37,8 @@ def act(event: Any, name: str, version: int) -> object:
         case "print":
             print("x" * 1000)
         case "raise":
+            if value:
+                print("x" * 1000)
             raise ValueError(said)
         case "exit":
             os._exit(3)
@@ -55,6 +57,8 @@ def act(event: Any, name: str, version: int) -> object:
             if value and "marked" in event.payload["tool_input"]:
                 raise ValueError(said)
             return deny(said) if "marked" in event.payload["tool_input"] else None
+        case "plain":
+            return None if "marked" in event.payload["tool_input"] else ask(said)
         case _:
             return VERDICTS[what](said)
     return None

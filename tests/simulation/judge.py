@@ -166,7 +166,7 @@ class Judge:
             self._wrong("A: one decision id twice", asked)
         self.verdicts[decision["decision_id"]] = decision["verdict"]
         self.hear(decision)
-        took, is_asking = self._now() - asked.began, "ask" in asked.do.values()
+        took, is_asking = self._now() - asked.began, not {"ask", "plain"}.isdisjoint(asked.do.values())
         if took > ANSWERED_WITHIN.get(asked.event, ANSWERED_WITHIN_ELSE) + (ASK_WAIT if is_asking else 0.0):
             self._wrong(f"C: it took {took:.1f} s", asked)
         called = {one["hook"].rpartition(":")[2]: one for one in decision.get("outcomes") or ()}
@@ -200,11 +200,17 @@ class Judge:
             if outcome["cause"] != "load":  # a stand-in for a whole file, or a project
                 self._wrong(f"A: {name} was called, which is not there", asked)
             return
+        if outcome.get("stdout") and "print" not in asked.do.get(name, ""):
+            self._wrong(f"A: {name} has the output of another call", asked)
         if hook in asked.those("disabled", "suspended", "gone"):
             self._wrong(f"E: {name} was called, which is {hook.state}", asked)
         if outcome["outcome"] == "answered":
             self._judge_answer(asked, hook, told, outcome)
-        elif outcome["cause"] not in expected_failures(asked, name):
+        elif (
+            hook.match == "Count" and "StateError" in (outcome.get("message") or "") and "mark" not in asked.do.values()
+        ):
+            self.counted -= 1  # it was refused
+        if outcome["outcome"] != "answered" and outcome["cause"] not in expected_failures(asked, name):
             is_gone = not hook.versions.path and hook not in asked.those(ACTIVE)  # the client that serves it has left
             if not is_gone and not self._is_excused(outcome["cause"], outcome.get("message") or "", asked.began, hook):
                 self._wrong(f"B: {name} is blamed for a {outcome['cause']}", asked)
@@ -219,7 +225,7 @@ class Judge:
             said = marked[0] if marked else outcome.get("message") if verdict else None
             if (told == "mark") != bool(marked):
                 self._wrong(f"A: {hook.name} was told to {told}, and its patch is {patch}", asked)
-        is_open = told == "unmarked" and verdict in ("deny", None)  # by what others have made of the payload
+        is_open = (told == "unmarked" and verdict in ("deny", None)) or (told == "plain" and verdict in ("ask", None))
         if (verdict != expected and not is_open) or (
             told in FAILING and told != "twice"
         ):  # its second answer may come too late to count
@@ -303,7 +309,7 @@ def expected_failures(asked: Asked, name: str) -> set[str | None]:
     told, causes = asked.told(name), {FAILING.get(asked.told(name))}
     if asked.do.get(name) == "unmarked:raise":
         causes = {"crash"}
-    if asked.event != "pre_tool_use" and told in ("ask", "allow", "deny", "mark", "unmarked", "halt"):
+    if asked.event != "pre_tool_use" and told in ("ask", "allow", "deny", "mark", "unmarked", "plain", "halt"):
         causes.add("protocol")
     return causes
 

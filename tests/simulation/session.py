@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["AgentOfWorld"]
 
 ACTIONS = (
-    "deny", "deny", "deny", "deny", "allow", "ask", "ask", "mark", "mark", "unmarked", "unmarked:raise", "slow:0.02",
-    "slow:0.4", "print", "raise", "exit", "halt", "garbage", "hang", "forge", "twice",
+    "deny", "deny", "deny", "deny", "allow", "ask", "ask", "mark", "mark", "unmarked", "unmarked:raise", "plain",
+    "slow:0.02", "slow:0.4", "print", "raise", "raise:print", "exit", "halt", "garbage", "hang", "forge", "twice",
 )  # fmt: skip
 SERVED = ("deny", "deny", "garbage", "illegal", "drop", "hang")
 EVENTS = ("pre_tool_use",) * 8 + ("post_tool_use", "post_model")
@@ -38,6 +38,8 @@ class AgentOfWorld:
         self._parent = world.agents[2] if number == 3 else None
         own, served = (("s1", "s2", "s3"), "v") if self._parent is None else (("k1", "k2"), "w")
         self.hooks = {one: Known(one, world.versions["s"], id=one) for one in own}  # by `run`, all of one file
+        if self._parent is None:  # those of a notification are called at once
+            self.hooks |= {one: Known(one, world.versions["s"], "post_tool_use", id=one) for one in ("o1", "o2")}
         self.served = Known(served, Versions(served, ""))
         self._heard = 0
         self._chain: int | None = None
@@ -91,8 +93,8 @@ class AgentOfWorld:
     async def _register(self, client: Client) -> None:
         world = self._world
         tables: list[dict[str, Any]] = [
-            {"id": one, "event": "pre_tool_use", "run": f"{world.called}:called", "config": {"id": one}}
-            for one in self.hooks
+            {"id": one, "event": hook.event, "run": f"{world.called}:called", "config": {"id": one}}
+            for one, hook in self.hooks.items()
         ]
         tables.append({"id": self.served.name, "event": "pre_tool_use", "served": True})
         lowest = world.versions["s"].written
@@ -194,7 +196,8 @@ class AgentOfWorld:
         if self._project is not None:
             hooks.append(world.project_hook)
         if self._parent is not None:
-            hooks += [*self._parent.hooks.values(), self._parent.served]
+            inherited = [hook for hook in self._parent.hooks.values() if hook.event == "pre_tool_use"]
+            hooks += [*inherited, self._parent.served]
         do = {}
         for hook in hooks:
             if hook.event == event and draw.random() < 0.14:

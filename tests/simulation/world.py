@@ -565,10 +565,12 @@ class World:
                 sources, alive = status["sources"], len(self.of_kind("worker"))
                 known = sum(len(one["pids"]) + one["starting"] for one in sources) + 1  # the spare of the zygote
                 twice = {place for place, n in Counter(one["source"] for one in sources).items() if n > 1}
-                if alive <= known and not twice and not asks["asks"]:
+                starting = sum(one["starting"] for one in sources)
+                if alive <= known and not twice and not starting and not asks["asks"]:
                     return
                 await trio.sleep(pause)
-            self.violate(f"D: {alive} workers live, {known} are known; of replaced versions: {twice}; asks: {asks}")
+            workers = f"{alive} workers live, {known} are known, of them {starting} start"
+            self.violate(f"D: {workers}; of replaced versions: {twice}; asks: {asks}")
 
     def _events(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
         async def edit() -> None:
@@ -578,10 +580,15 @@ class World:
             if self.random.random() < 0.3:  # else the daemon notices by itself
                 await self.reload()
 
+        async def switch() -> None:
+            async with trio.open_nursery() as nursery:
+                for _ in range(self.random.choice((1, 1, 3))):
+                    nursery.start_soon(self.switch)
+
         return [
             (14, edit), (5, self.trust), (6, partial(self.kill, "worker")), (2, partial(self.kill, "zygote")),
             (1, partial(self.kill, "guardian")), (3, partial(self.stop, "worker")), (1, partial(self.stop, "zygote")),
-            (3, self.break_file), (9, self.switch), (2, self.shift_clock), (2, self.stall_client),
+            (3, self.break_file), (9, switch), (2, self.shift_clock), (2, self.stall_client),
             (2, self.drop_client), (2, self.hang_up), (4, self.fire_once), (3, self.fail_disk), (4, self.abandon),
             (3, partial(self.flood, 10, "slow:0.02")), (1, partial(self.flood, 40, LONG)),
             (1, self.refuse_forks), (3, self.come_and_go), (1, self.untrust),
