@@ -28,8 +28,8 @@ ANSWERED_WITHIN_ELSE = 34.0
 ASK_WAIT = 15.0
 # For how many seconds after which blows a hook may have failed for these causes, which are no hook's word.
 EXCUSES: dict[str, tuple[float, tuple[str, ...]]] = {
-    "crash": (6.0, ("process",)), "timeout": (14.0, ("process",)), "overload": (14.0, ("process", "flood")),
-    "load": (40.0, ("file", "process", "start")), "audit": (15.0, ("disk",)), "draining": (12.0, ("end",)),
+    "crash": (6.0, ("process", "worker")), "timeout": (14.0, ("process",)), "overload": (14.0, ("process", "flood")),
+    "load": (40.0, ("file", "process", "worker", "start")), "audit": (15.0, ("disk",)), "draining": (12.0, ("end",)),
     "shutdown": (12.0, ("end",)),
 }  # fmt: skip
 NOTICED = 6.0  # seconds after which a file that was written is loaded, though nobody has reloaded
@@ -135,7 +135,7 @@ class Judge:
     def blow(self, kind: str = "process") -> None:
         """Note that the world does something now that may cost a gate its answer."""
         self.blows[kind] = self._now()
-        if kind == "process":
+        if kind in ("process", "worker"):
             self._dealt.append(self._now())
 
     def forget_counts(self, *, is_zero: bool) -> None:

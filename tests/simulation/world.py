@@ -434,7 +434,7 @@ class World:
     async def kill(self, name: str) -> None:
         if found := self.of_kind(name):
             self.faults[f"{name}_killed"] += 1
-            self.judge.blow()
+            self.judge.blow("worker" if name == "worker" else "process")  # another worker is there at once
             self.random.choice(found).end(-9)
 
     async def stop(self, name: str) -> None:
