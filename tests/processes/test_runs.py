@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from hooklatch.core.messages import CallOutcome
+from hooklatch.processes.pool import BegunCall
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import StateRequest
 from support.calls import LoneFire, call_of
@@ -209,3 +210,17 @@ async def test_a_call_that_is_too_long_with_those_after_it_goes_alone(
         outcome = await workers.pool.call(asked, LoneFire(), trio.current_time() + 10.0)
 
     assert (outcome.cause, outcome.earlier_ms) == ("policy", ())
+
+
+async def test_a_call_that_was_never_sent_keeps_no_worker_when_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MAX_FRAME", 2000)
+    async with running_pool(tmp_path, SOURCE, workers=1) as workers:
+        asked = call_of("quiet", {"began": str(tmp_path / "began")}, {"text": "x" * 3000})
+        begun = workers.pool.begin(asked, LoneFire(), trio.current_time() + 10.0, trio.current_time())
+        assert isinstance(begun, BegunCall)
+        workers.pool.abandon(begun)
+
+        assert not is_busy(workers.pool)
+        assert (await call(workers, "quiet")).cause == "policy"

@@ -165,6 +165,9 @@ class Pool:
     def abandon(self, begun: BegunCall) -> None:
         """Wait for the answer of a call no more: its worker has until its deadline."""
         worker = begun.worker
+        if begun.unsent is not None:  # nothing that it could answer
+            self._give_back(worker, trio.current_time(), is_fit=True)
+            return
         worker.deadline = math.inf  # no call waits for it any more, and `_drain` has the deadline
         later = (compute_deadline(hook, begun.fire, begun.deadline) for hook in begun.call.following)
         if not self.workers.spawn("abandoned call", self._drain, worker, max([begun.deadline, *later])):

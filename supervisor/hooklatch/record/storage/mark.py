@@ -95,6 +95,11 @@ class MarkFile(SlotFile):
         self._lock = threading.Lock()
         self._retirement: tuple[int, dict[str, object]] | None = None
 
+    def reopen(self) -> None:
+        """Create the file again, while nobody writes to the descriptor that this closes."""
+        with self._lock:
+            super().reopen()
+
     def save(self, **changes: object) -> None:
         """Change some fields and sync."""
         with self._lock:
