@@ -75,6 +75,7 @@ class World:
         self._admin: Client | None = None
         self._watched: object | None = None  # since when the administrator has heard of all decisions
         self._announced: set[str] = set()
+        self._believed_at = 0.0  # when the daemon has believed its state, for certain
 
     def violate(self, text: str) -> None:
         """Note a violation."""
@@ -409,12 +410,15 @@ class World:
     async def _accept_state(self) -> None:
         """Go on with the state that is there, where a failed write has left one that the daemon does not believe."""
         answer = await self.ask("accept_state")
-        if answer is not None and answer["fault"] is not None:
+        if answer is None:
+            return
+        if answer["fault"] is not None:
             self.faults["state_accepted"] += 1
             self.kept.clear()
             self.project_hook.become(None)
-            if not self.trouble.windows:
+            if not self.trouble.has_failed_since(self._believed_at):
                 self.violate(f"G: the state is not believed, and no disk has failed: {answer}")
+        self._believed_at = self.kernel.now
 
     # -- what befalls it -------------------------------------------------------------------------------------
 
