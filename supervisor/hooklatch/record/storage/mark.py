@@ -96,7 +96,7 @@ class MarkFile(SlotFile):
         self._retirement: tuple[int, dict[str, object]] | None = None
 
     def reopen(self) -> None:
-        """Create the file again, while nobody writes to the descriptor that this closes."""
+        """Create the file again, while no other thread writes to the descriptor that this closes."""
         with self._lock:
             super().reopen()
 
