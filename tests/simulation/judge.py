@@ -123,7 +123,7 @@ class Judge:
     """The judge. `violate` is called with each violation, `answer_of` says how a person answered an ask."""
 
     def __init__(self, violate: Callable[[str], None], now: Callable[[], float]) -> None:
-        self._violate, self._now = violate, now
+        self.violate, self._now = violate, now
         self.blows: dict[str, float] = defaultdict(lambda: -1e9)  # when each kind of blow was dealt last
         self._dealt: list[float] = []  # when processes were dealt one
         self.verdicts: dict[str, object] = {}  # that were answered, by decision
@@ -187,10 +187,10 @@ class Judge:
         """Take note of what a decision was answered as, or announced as: the same."""
         name, said = decision["decision_id"], (decision["verdict"], decision["cause"])
         if self._heard.setdefault(name, said) != said:
-            self._violate(f"A: {name} is both {said} and {self._heard[name]}")
+            self.violate(f"A: {name} is both {said} and {self._heard[name]}")
 
     def _wrong(self, text: str, asked: Asked) -> None:
-        self._violate(f"{text}: {asked.shown}")
+        self.violate(f"{text}: {asked.shown}")
 
     # -- what came of each hook --------------------------------------------------------------------------------
 

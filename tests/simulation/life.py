@@ -128,7 +128,8 @@ class Lives:
             await ready.wait()
             if not over.is_set():
                 async with trio.open_nursery() as inhabitants:
-                    for one in (world.administer, world.confirm, world.befall, *(agent.run for agent in world.agents)):
+                    agents = [agent.run for agent in world.agents]
+                    for one in (world.administrator.run, world.confirm, world.befall, *agents):
                         inhabitants.start_soon(one)
                     goal = world.fires + int(draw.expovariate(1 / 400)) + 20
                     world.is_doomed, world.doomed_at = False, ""

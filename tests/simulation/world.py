@@ -14,7 +14,8 @@ from typing import Any
 
 import trio
 
-from simulation.client import Client, ConnectionLost, Refusal, connected
+from simulation.administrator import Administrator
+from simulation.client import Client, Refusal, connected
 from simulation.judge import ACTIVE, LONG, SUSPENDED_FOR, Judge, Known, Versions, find_state, request_change
 from simulation.kernel import Kernel, Process
 from simulation.ledger import Ledger
@@ -25,7 +26,6 @@ from simulation.trouble import DiskTrouble
 __all__ = ["World"]
 
 DOOMED = 0.1  # seconds after which a daemon that is doomed dies at one of its next calls
-HEARD_WITHIN = 1.0  # seconds after its answer in which subscribers have heard of a decision
 SLACK = 2**12  # bytes that are written after retention has counted
 EVERY = 18  # fires between two events of the world
 INPUTS = {"Bash": {"command": "ls"}, "Edit": {"path": "/a"}, "Count": {"n": 1}}  # what a tool of its kind must say
@@ -72,9 +72,7 @@ class World:
         self._is_trusted = False  # it was, at least once
         self.agents: list[AgentOfWorld] = []
         self.agents.extend(AgentOfWorld(self, number) for number in range(4))
-        self._admin: Client | None = None
-        self._watched: object | None = None  # since when the administrator has heard of all decisions
-        self._announced: set[str] = set()
+        self.administrator = Administrator(kernel, self.random, self.judge, self.admin_socket)
         self._believed_at = 0.0  # when the daemon has believed its state, for certain
 
     def violate(self, text: str) -> None:
@@ -194,7 +192,7 @@ class World:
         """Fire, and have the decision judged."""
         self._nonces += 1
         nonce = f"q{self._nonces}"
-        asked, watched = self.judge.begin(event, nonce, do, hooks, tool), self._watched
+        asked, watched = self.judge.begin(event, nonce, do, hooks, tool), self.administrator.watched
         fault = self.project_fault if in_project and event == "pre_tool_use" else None
         if tool == "Count":
             self.judge.counted += 1
@@ -209,7 +207,7 @@ class World:
         self.digest.update(repr(sorted(decision.items(), key=lambda item: item[0])).encode())
         self.judge.end(asked, decision)
         if watched is not None:
-            self.kernel.at(HEARD_WITHIN, self._check_heard, watched, decision)
+            self.administrator.expect(watched, decision)
         if decision.get("record") is not None:
             # What waited for the disk is there whatever happens; any other for all that was written before some time.
             is_promised = self.is_synced and event == "pre_tool_use" and decision["cause"] != "audit"
@@ -218,66 +216,9 @@ class World:
 
     # -- the administrator -----------------------------------------------------------------------------------
 
-    async def administer(self) -> None:
-        """Be the administrator: answer asks, and be there for what the world does."""
-        while True:
-            try:
-                async with connected(self.kernel, self.admin_socket) as (client, nursery):
-                    await client.call("hello", protocol=1)
-                    await self._listen(client, nursery)
-                    nursery.cancel_scope.cancel()
-            finally:
-                self._admin = self._watched = None
-            await trio.sleep(0.02)
-
-    async def _listen(self, client: Client, nursery: trio.Nursery) -> None:
-        is_watching = self.random.random() < 0.3
-        await client.call("subscribe", topics=["asks", "operations", *(["decisions"] if is_watching else [])])
-        self._admin, seen = client, 0
-        self._watched = object() if is_watching else None
-        while not client.is_over:
-            await client.heard.wait()
-            client.heard = trio.Event() if not client.is_over else client.heard
-            for one in client.announcements[seen:]:
-                self._hear(client, nursery, one)
-            seen = len(client.announcements)
-
-    def _hear(self, client: Client, nursery: trio.Nursery, one: dict[str, Any]) -> None:
-        if "decision" in one:
-            self.judge.hear(one["decision"])
-            self._announced.add(one["decision"]["decision_id"])
-        elif "missed" in one:
-            self._watched = object()
-        elif "opened" in one:
-            nursery.start_soon(self._answer, client, one["opened"]["id"])
-
-    def _check_heard(self, watched: object, decision: dict[str, Any]) -> None:
-        if self._watched is watched and decision["decision_id"] not in self._announced:
-            self.violate(f"A: a subscriber has not heard of {decision}")
-
-    async def _answer(self, client: Client, name: str) -> None:
-        draw = self.random
-        is_late = draw.random() < 0.1
-        await trio.sleep(draw.random() * 0.3 if not is_late else 14.0 + 2.0 * draw.random())
-        verdict = "allow" if draw.random() < 0.5 else "deny"
-        self.judge.answers[name] = f"{verdict}{'?' * is_late}"  # before: its answer may overtake ours
-        try:
-            await client.call("answer_ask", id=name, verdict=verdict, reason="I say so", by="sim")
-        except ConnectionLost:
-            self.judge.answers[name] = None
-        except Refusal:
-            self.judge.answers[name] = "deny"
-            if self.judge.verdicts.get(name, "deny") != "deny":
-                self.violate(f"A: an answer to {name} was refused, and counts")
-
     async def ask(self, method: str, **params: Any) -> dict[str, Any] | None:
         """Have the administrator request something. None if there was no answer."""
-        if self._admin is None:
-            return None
-        try:
-            return await self._admin.call(method, **params)
-        except (ConnectionLost, Refusal):
-            return None
+        return await self.administrator.ask(method, **params)
 
     async def reload(self) -> None:
         """Reload by hand, after which what was written before is in force."""
@@ -390,7 +331,7 @@ class World:
         report, gone = None, [one for one in self.versions.values() if one.is_gone]
         while report is None:
             await trio.sleep(0.05)
-            if self._admin is not None:
+            if self.administrator.client is not None:
                 await self._accept_state()
                 await self.reload()
                 report = await self.ask("hooks")
@@ -481,7 +422,9 @@ class World:
             client.is_stalled = False
 
     async def drop_client(self) -> None:
-        if (client := self.random.choice([*(agent.client for agent in self.agents), self._admin])) is not None:
+        if (
+            client := self.random.choice([*(agent.client for agent in self.agents), self.administrator.client])
+        ) is not None:
             self.faults["client_killed"] += 1
             client.end()
 
@@ -561,7 +504,6 @@ class World:
 
     async def look_around(self) -> None:
         """Look at a daemon at which nothing happens: all has returned to where it began."""
-
         async with connected(self.kernel, self.admin_socket) as (client, _):
             await client.call("hello", protocol=1)
             for pause in (4.0,) * 9 + (0.0,):  # a hook of a notification may hang for 30 s

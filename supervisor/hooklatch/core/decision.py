@@ -59,13 +59,9 @@ class Machine:
     taken = 0  # the number of pending calls whose outcome was taken
 
     def __init__(
-        self,
-        chain: EventHooks,
-        selection: HookSelection,
-        payload: Payload,
-        context: dict[str, Any],
+        self, chain: EventHooks, selection: HookSelection, payload: Payload, context: dict[str, Any],
         folder: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.chain = chain
         self.spec = chain.spec
         self.selection = selection  # the hooks that match the current payload

@@ -127,13 +127,9 @@ def measure_segments(folder: str) -> dict[SegmentFile, tuple[int, float]]:
 
 
 def plan_retirement(
-    folder: str,
-    current: SegmentFile,
-    settings: RecordSettings,
-    now: float,
-    mark: HighWaterMark,
+    folder: str, current: SegmentFile, settings: RecordSettings, now: float, mark: HighWaterMark,
     shipped: int | None = None,
-) -> SegmentRetirement | None:
+) -> SegmentRetirement | None:  # fmt: skip
     """Choose the oldest segments that exceed a limit, never the current one; None if all may stay.
 
     `shipped` is the last entry that the fleet's engine has acknowledged.  Until a link reports it (None), far less may

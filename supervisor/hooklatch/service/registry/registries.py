@@ -54,14 +54,9 @@ class Registries:
     """The owner of all layers.  A viewer is a session, or None for a client that sees only the global layers."""
 
     def __init__(
-        self,
-        catalogue: Catalogue,
-        sessions: Sessions,
-        publish: Publish,
-        permits: SkipAnnouncer,
-        *,
+        self, catalogue: Catalogue, sessions: Sessions, publish: Publish, permits: SkipAnnouncer, *,
         switches: Mapping[str, bool],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.catalogue = catalogue
         self.switches = dict(switches)
         self._names, self._gone = set[str](), set[str]()  # of declared hooks, and of those that were
