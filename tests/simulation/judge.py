@@ -120,7 +120,7 @@ class Asked:
 
 
 class Judge:
-    """The judge. `violate` is called with each violation, `answer_of` says how a person answered an ask."""
+    """The judge. `violate` is called with each violation."""
 
     def __init__(self, violate: Callable[[str], None], now: Callable[[], float]) -> None:
         self.violate, self._now = violate, now
@@ -206,13 +206,13 @@ class Judge:
             self._wrong(f"E: {name} was called, which is {hook.state}", asked)
         if outcome["outcome"] == "answered":
             self._judge_answer(asked, hook, told, outcome)
-        elif (
-            hook.match == "Count" and "StateError" in (outcome.get("message") or "") and "mark" not in asked.do.values()
-        ):
+            return
+        message = outcome.get("message") or ""
+        if hook.match == "Count" and "StateError" in message and "mark" not in asked.do.values():
             self.counted -= 1  # it was refused
-        if outcome["outcome"] != "answered" and outcome["cause"] not in expected_failures(asked, name):
+        if outcome["cause"] not in expected_failures(asked, name):
             is_gone = not hook.versions.path and hook not in asked.those(ACTIVE)  # the client that serves it has left
-            if not is_gone and not self._is_excused(outcome["cause"], outcome.get("message") or "", asked.began, hook):
+            if not is_gone and not self._is_excused(outcome["cause"], message, asked.began, hook):
                 self._wrong(f"B: {name} is blamed for a {outcome['cause']}", asked)
 
     def _judge_answer(self, asked: Asked, hook: Known, told: str, outcome: Mapping[str, Any]) -> None:

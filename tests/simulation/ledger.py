@@ -67,18 +67,14 @@ class Ledger:
     def read(self, *, is_torn: bool = False) -> None:
         """Read what was added since the last time: where a loss of power has torn a file, up to there."""
         try:
-            names = sorted(name for name in os.listdir(self.folder) if name.endswith(".jsonl"))
+            names = self._list_segments()
         except FileNotFoundError:
             return
         for name in names:
             self._read_segment(name, is_torn=is_torn)
 
-    def _check_retired(self, entry: Entry) -> None:
-        """Check that what was removed is what was too much, by the sizes of now."""
-        left = [name for name in os.listdir(self.folder) if f"{entry.kept_seq:016}" <= name]
-        size = sum(os.stat(f"{self.folder}/{name}").st_size for name in left) + entry.bytes
-        if size < self.least:
-            self._violate(f"F: retention removes {entry.bytes} of {size} bytes, though {self.least:.0f} may stay")
+    def _list_segments(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.folder) if name.endswith(".jsonl"))
 
     def _read_segment(self, name: str, *, is_torn: bool = False) -> None:
         at = self._at.get(name, 0)
@@ -118,6 +114,13 @@ class Ledger:
             if decision in self._decided and entry.cause != "audit":  # it did not reach the disk, and is denied
                 self._violate(f"F: decision {decision} is recorded twice")
             self._decided[decision] = entry
+
+    def _check_retired(self, entry: Entry) -> None:
+        """Check that what was removed is what was too much, by the sizes of now."""
+        left = [name for name in self._list_segments() if f"{entry.kept_seq:016}" <= name]
+        size = sum(os.stat(f"{self.folder}/{name}").st_size for name in left) + entry.bytes
+        if size < self.least:
+            self._violate(f"F: retention removes {entry.bytes} of {size} bytes, though {self.least:.0f} may stay")
 
     def has(self, call: str) -> bool:
         """Return whether a fire with this id of a call is on record."""

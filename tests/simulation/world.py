@@ -73,6 +73,7 @@ class World:
         self.agents: list[AgentOfWorld] = []
         self.agents.extend(AgentOfWorld(self, number) for number in range(4))
         self.administrator = Administrator(kernel, self.random, self.judge, self.admin_socket)
+        self.ask = self.administrator.ask
         self._believed_at = 0.0  # when the daemon has believed its state, for certain
 
     def violate(self, text: str) -> None:
@@ -214,11 +215,7 @@ class World:
             with self.kernel.acting_as(self.kernel.init):  # its calls do not fail: they are not the daemon's
                 self.ledger.told(decision, client.session, -1.0 if is_promised else self.kernel.now)
 
-    # -- the administrator -----------------------------------------------------------------------------------
-
-    async def ask(self, method: str, **params: Any) -> dict[str, Any] | None:
-        """Have the administrator request something. None if there was no answer."""
-        return await self.administrator.ask(method, **params)
+    # -- what the administrator does ---------------------------------------------------------------------------
 
     async def reload(self) -> None:
         """Reload by hand, after which what was written before is in force."""
@@ -422,9 +419,8 @@ class World:
             client.is_stalled = False
 
     async def drop_client(self) -> None:
-        if (
-            client := self.random.choice([*(agent.client for agent in self.agents), self.administrator.client])
-        ) is not None:
+        clients = [*(agent.client for agent in self.agents), self.administrator.client]
+        if (client := self.random.choice(clients)) is not None:
             self.faults["client_killed"] += 1
             client.end()
 

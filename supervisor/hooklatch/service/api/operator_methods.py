@@ -20,7 +20,7 @@ from hooklatch.service.api.hook_methods import add_storage_warning
 from hooklatch.service.api.methods import AccountParams, ApiMethod, MethodTable, Operations, PolicySlot
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader, ReloadRequest
+from hooklatch.service.loading.reloader import Reloader, of_projects
 from hooklatch.service.loading.trust import Pins, pin_files, project_hooks_folder
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import find_real_path, look_up_directory
@@ -140,13 +140,8 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         self.projects.trust(project, pins)
         self.operations.record(connection, "trust", params, folder=project, files=pins)
         await self.state.store()
-        folder = project_hooks_folder(project)
-        reloaded = await self.reloader.reload(ReloadRequest(below=[folder]), anew=folder)
-        diagnostics = [
-            diagnostic
-            for diagnostic in reloaded["diagnostics"]
-            if diagnostic["file"] == project or diagnostic["file"].startswith(f"{project}/")
-        ]
+        reloaded = await self.reloader.reload(of_projects([project]), anew=project_hooks_folder(project))
+        diagnostics = [found for found in reloaded["diagnostics"] if f"{found['file']}/".startswith(f"{project}/")]
         hooks = self.registries.project_hooks(project)
         answer: TrustAnswer = {
             "folder": project,
@@ -168,7 +163,7 @@ class OperatorMethods(msgspec.Struct, frozen=True, kw_only=True):
         if was_trusted:
             self.operations.record(connection, "untrust", params, folder=project)
             await self.state.store()
-            await self.reloader.reload(ReloadRequest(below=()))
+            await self.reloader.reload(of_projects([]))
         revision = self.registries.view.revision
         answer: UntrustAnswer = {"folder": project, "was_trusted": was_trusted, "revision": revision}
         add_storage_warning(self.state, answer)

@@ -24,8 +24,7 @@ from hooklatch.service.api.methods import ApiMethod, MethodTable, PolicySlot, ch
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialects import DialectDispatcher, Dialects
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader, ReloadRequest
-from hooklatch.service.loading.trust import project_hooks_folder
+from hooklatch.service.loading.reloader import Reloader, of_projects
 from hooklatch.service.registry.asks import AskBroker
 from hooklatch.service.registry.places import ResolvedDirectory, look_up_directory
 from hooklatch.service.registry.registries import Registries
@@ -303,11 +302,10 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     @asynccontextmanager
     async def _load_projects(self, *directories: ResolvedDirectory | None) -> AsyncGenerator[None]:
         """Load the projects of new directories, and keep them loaded until the block ends."""
-        projects = self.projects
-        folders = projects.nearest(directory for directory in directories if directory is not None)
-        with projects.holding(folders):
-            if not await projects.are_settled(folders):
-                await self.reloader.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
+        folders = self.projects.nearest(directory for directory in directories if directory is not None)
+        with self.projects.holding(folders):
+            if not await self.projects.are_settled(folders):
+                await self.reloader.reload(of_projects(folders))
             yield
 
 

@@ -13,8 +13,7 @@ from hooklatch.core.fire_params import EnvelopeParams
 from hooklatch.core.text import format_duration
 from hooklatch.service.dispatch.fires import ExtraProjects
 from hooklatch.service.loading.projects import ProjectRegistry
-from hooklatch.service.loading.reloader import Reloader, ReloadRequest
-from hooklatch.service.loading.trust import project_hooks_folder
+from hooklatch.service.loading.reloader import Reloader, of_projects
 from hooklatch.service.loading.watch import FileWatch
 from hooklatch.service.registry.places import ResolvedDirectory, SessionStarts, dash_path, look_up_directory
 from hooklatch.service.registry.sessions import AgentSession
@@ -69,7 +68,7 @@ class ProjectFreshness:
         with trio.move_on_after(limit):
             async with self._turn:  # a fire that waits here may find that the reload before it has done the work
                 if not await projects.are_settled(folders):
-                    await self._reloader.reload(ReloadRequest(below=[*map(project_hooks_folder, folders)]))
+                    await self._reloader.reload(of_projects(folders))
             return None
         self._file_watch.hint.set()  # the watch finishes what did not fit into the limit
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {format_duration(limit)}; try again"

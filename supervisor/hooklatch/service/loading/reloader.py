@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from hooklatch.service.loading.bundle import BundleCandidate
     from hooklatch.service.loading.see import FleetFiles
 
-__all__ = ["Fleet", "Reloader", "ReloadRequest", "UnsettledError", "make_first_plan"]
+__all__ = ["Fleet", "Reloader", "ReloadRequest", "UnsettledError", "make_first_plan", "of_projects"]
 
 logger = logging.getLogger("hooklatch.files")
 
@@ -129,6 +129,11 @@ def make_first_plan(config_path: str, state: StateFile) -> ReloadPlan:
 
 
 BY_ITSELF = ReloadRequest()
+
+
+def of_projects(folders: Iterable[str]) -> ReloadRequest:
+    """Return a request for the hooks of these projects alone."""
+    return ReloadRequest(below=[*map(project_hooks_folder, folders)])
 
 
 class UnsettledError(Exception):

@@ -59,7 +59,7 @@ class Registries:
     ) -> None:  # fmt: skip
         self.catalogue = catalogue
         self.switches = dict(switches)
-        self._names, self._gone = set[str](), set[str]()  # of declared hooks, and of those that were
+        self._names, self._gone = set[str](), set[str]()  # that can be switched, and those that could be
         self.personalities: dict[str, list[str]] = {}
         self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of viewers that see only the global layers
         self._declared: list[Hook] = []
